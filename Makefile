@@ -1,0 +1,67 @@
+# Every target sets up its own .venv; nothing is needed beforehand but make and Python 3.11 or newer.
+# PYTHON=/path/to/python chooses the interpreter, PYTEST_ARGS="-k name -x" is handed to pytest.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+# One that every user of the machine can run comes first, so that both runs of `make test` use the same one.
+CANDIDATES := $(PYTHON) /usr/bin/python3 /usr/local/bin/python3 python3 python3.14 python3.13 python3.12 python3.11
+USABLE := import sys, venv, ensurepip; sys.version_info >= (3, 11) or sys.exit(1); print(sys.executable)
+HOST_PYTHON := $(shell for p in $(CANDIDATES); do "$$p" -c '$(USABLE)' 2>/dev/null </dev/null && break; done)
+
+VENV := .venv
+BIN := $(VENV)/bin
+VENV_TOOL = $(if $(HOST_PYTHON),$(HOST_PYTHON) tools/venv.py $(VENV),@echo "no Python 3.11+ with venv and ensurepip found; set PYTHON=" >&2; exit 1;)
+PYTEST := $(BIN)/python -m pytest
+
+# "auto" makes a skipped kernel test a failure where the kernel should be able to run it (tests/abilities.py).
+export FABLE_EXEC_REQUIRE_ABILITIES ?= auto
+
+.PHONY: help demo test test-as-user test-all lint types bench fuzz deep docs env env-docs clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
+
+env:
+	@$(VENV_TOOL) --extra cli --group test --group lint
+
+env-docs: env
+	@$(VENV_TOOL) --extra cli --group docs
+
+demo: env ## the broker at work in a clone of this repository, each step checked
+	@$(BIN)/python examples/demo.py
+
+test: env ## the suite in random order, warnings are errors; as root also as an ordinary user
+	$(PYTEST) $(PYTEST_ARGS)
+	@if [ "$$(id -u)" = 0 ]; then $(HOST_PYTHON) tools/as_ordinary_user.py -- make test PYTEST_ARGS='$(PYTEST_ARGS)'; fi
+
+test-as-user: ## only the second half of `make test` (needs root)
+	@$(HOST_PYTHON) tools/as_ordinary_user.py -- make test PYTEST_ARGS='$(PYTEST_ARGS)'
+
+test-all: ## the suite on every interpreter from 3.11 up that is found
+	@$(HOST_PYTHON) tools/test_all.py $(PYTEST_ARGS)
+
+lint: env types ## ruff, formatting, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: env ## mypy --strict for Linux and macOS
+	$(BIN)/mypy --platform linux
+	$(BIN)/mypy --platform darwin
+
+bench: env ## every benchmark, with its numbers
+	@set -e; for program in benchmarks/bench_*.py; do echo "== $$program"; $(BIN)/python "$$program"; done
+
+fuzz: env ## the property tests with 100 000 examples each
+	HYPOTHESIS_PROFILE=deep $(PYTEST) -m fuzz --timeout=0 $(PYTEST_ARGS)
+
+deep: env ## the long forms: races, storms, large inputs
+	$(PYTEST) -m deep --timeout=3600 $(PYTEST_ARGS)
+
+docs: env-docs ## the manual, warnings are errors, into docs/_build/html
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+clean: ## everything that the other targets made
+	rm -rf $(VENV) .venvs build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,152 @@
+"""What this machine lets a test do: named abilities, each probed once by trying it, never by a version.
+
+A test says `@pytest.mark.requires_ability("userns")`. Where the ability is missing the test is skipped with the reason; the reasons are
+counted at the end of the run (tests/conftest.py). Abilities of the kernel are ones that a capable machine must have: a run under
+FABLE_EXEC_REQUIRE_ABILITIES fails when one of them was missing. The others only describe who runs the suite or what is installed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+OLDEST_CAPABLE_KERNEL = (6, 14)
+"""The first kernel whose pid_max belongs to a PID namespace; everything else the suite needs is older."""
+
+_OPENAT2 = 437
+_LANDLOCK_CREATE_RULESET = 444
+_LANDLOCK_CREATE_RULESET_VERSION = 1
+
+
+def _is_linux() -> str:
+    return "" if sys.platform == "linux" else f"this is {sys.platform}"
+
+
+def _is_root() -> str:
+    return "" if os.geteuid() == 0 else "not run as root"
+
+
+def _is_ordinary_user() -> str:
+    return "" if os.geteuid() != 0 else "run as root"
+
+
+def _tool(name: str) -> Callable[[], str]:
+    return lambda: "" if shutil.which(name) else f"{name} is not installed"
+
+
+def _try(argv: list[str]) -> str:
+    """Empty when the command succeeds, else its last line of complaint."""
+    try:
+        answer = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return "" if answer.returncode == 0 else (answer.stderr.strip().splitlines() or [f"exit status {answer.returncode}"])[-1]
+
+
+def _userns() -> str:
+    return _is_linux() or _try(["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "true"])
+
+
+def _own_proc() -> str:
+    return _is_linux() or _try(
+        ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc", "true"]
+    )
+
+
+def _pid_namespace() -> str:
+    """May this user, root or not, make a PID namespace with its own /proc; what `pid_box` stands on."""
+    if _is_linux():
+        return _is_linux()
+    user = [] if os.geteuid() == 0 else ["--user", "--map-current-user"]
+    return _try(["unshare", *user, "--pid", "--fork", "--kill-child", "--mount-proc", "true"])
+
+
+def _own_pid_max() -> str:
+    """Does pid_max belong to the PID namespace. Told by the version: trying it on an older kernel would change the whole machine."""
+    return _is_linux() or (
+        "" if kernel_release() >= OLDEST_CAPABLE_KERNEL else f"kernel {platform.release()} has one pid_max for all"
+    )
+
+
+def _system_call(number: int, *arguments: int | None) -> str:
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = libc.syscall(ctypes.c_long(number), *(ctypes.c_long(value or 0) for value in arguments))
+    return "" if result >= 0 else os.strerror(ctypes.get_errno())
+
+
+def _openat2() -> str:
+    if _is_linux():
+        return _is_linux()
+    # A null struct of the right size is answered with EFAULT where the call exists, with ENOSYS or EPERM where it does not.
+    return "" if _system_call(_OPENAT2, -100, 0, 0, 24) == os.strerror(14) else "openat2 is missing or filtered"
+
+
+def _landlock() -> str:
+    return _is_linux() or _system_call(_LANDLOCK_CREATE_RULESET, 0, 0, _LANDLOCK_CREATE_RULESET_VERSION)
+
+
+def _pidfd() -> str:
+    try:
+        descriptor = os.pidfd_open(os.getpid())
+        try:
+            signal.pidfd_send_signal(descriptor, 0)  # type: ignore[arg-type]  # 0 asks whether a signal could be sent
+        finally:
+            os.close(descriptor)
+    except (AttributeError, OSError) as error:
+        return str(error)
+    return ""
+
+
+KERNEL: dict[str, Callable[[], str]] = {
+    "linux": _is_linux,
+    "landlock": _landlock,
+    "openat2": _openat2,
+    "own_pid_max": _own_pid_max,
+    "own_proc": _own_proc,
+    "pid_namespace": _pid_namespace,
+    "pidfd": _pidfd,
+    "userns": _userns,
+}
+SITUATION: dict[str, Callable[[], str]] = {
+    "gcc": _tool("gcc"),
+    "git": _tool("git"),
+    "node": _tool("node"),
+    "ordinary_user": _is_ordinary_user,
+    "root": _is_root,
+}
+
+
+@functools.cache
+def missing(name: str) -> str:
+    """Why this run lacks the ability, or the empty string when it has it. An unknown name is a KeyError."""
+    return {**SITUATION, **KERNEL}[name]()
+
+
+def kernel_release() -> tuple[int, int]:
+    major, minor = platform.release().split(".")[:2]
+    return int(major), int("".join(character for character in minor if character.isdigit()))
+
+
+def machine_should_be_capable() -> bool:
+    """Whether, by what the machine says about itself, every kernel ability ought to be here; it is how a broken probe is noticed."""
+    if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64") or kernel_release() < OLDEST_CAPABLE_KERNEL:
+        return False
+    switches = ("/proc/sys/user/max_user_namespaces", "/proc/sys/kernel/unprivileged_userns_clone")
+    closed = any(Path(path).exists() and Path(path).read_text().strip() == "0" for path in switches)
+    filtered = "Seccomp:\t0" not in Path("/proc/self/status").read_text()
+    restricted = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+    return not (closed or filtered or (restricted.exists() and restricted.read_text().strip() == "1"))
+
+
+def abilities_are_required() -> bool:
+    """FABLE_EXEC_REQUIRE_ABILITIES: 1 always, auto where the machine should be capable, anything else never."""
+    wish = os.environ.get("FABLE_EXEC_REQUIRE_ABILITIES", "0")
+    return wish == "1" or (wish == "auto" and machine_should_be_capable())
