@@ -11,21 +11,24 @@ HOST_PYTHON := $(shell for p in $(CANDIDATES); do "$$p" -c '$(USABLE)' 2>/dev/nu
 
 VENV := .venv
 BIN := $(VENV)/bin
-VENV_TOOL = $(if $(HOST_PYTHON),$(HOST_PYTHON) tools/venv.py $(VENV),@echo "no Python 3.11+ with venv and ensurepip found; set PYTHON=" >&2; exit 1;)
+VENV_TOOL = $(if $(HOST_PYTHON),$(HOST_PYTHON) tools/environment.py $(VENV),@echo "no Python 3.11+ with venv and ensurepip found; set PYTHON=" >&2; exit 1;)
 PYTEST := $(BIN)/python -m pytest
 
 # "auto" makes a skipped kernel test a failure where the kernel should be able to run it (tests/abilities.py).
 export FABLE_EXEC_REQUIRE_ABILITIES ?= auto
 
-.PHONY: help demo test test-as-user test-all lint types bench fuzz deep docs env env-docs clean
+.PHONY: help demo test test-as-user test-all lint types bench fuzz deep docs env env-lint env-docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
 
 env:
+	@$(VENV_TOOL) --extra cli --group test
+
+env-lint:
 	@$(VENV_TOOL) --extra cli --group test --group lint
 
-env-docs: env
+env-docs:
 	@$(VENV_TOOL) --extra cli --group docs
 
 demo: env ## the broker at work in a clone of this repository, each step checked
@@ -41,12 +44,12 @@ test-as-user: ## only the second half of `make test` (needs root)
 test-all: ## the suite on every interpreter from 3.11 up that is found
 	@$(HOST_PYTHON) tools/test_all.py $(PYTEST_ARGS)
 
-lint: env types ## ruff, formatting, types, import contracts
+lint: env-lint types ## ruff, formatting, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-types: env ## mypy --strict for Linux and macOS
+types: env-lint ## mypy --strict for Linux and macOS
 	$(BIN)/mypy --platform linux
 	$(BIN)/mypy --platform darwin
 

@@ -1,8 +1,9 @@
 """What this machine lets a test do: named abilities, each probed once by trying it, never by a version.
 
-A test says `@pytest.mark.requires_ability("userns")`. Where the ability is missing the test is skipped with the reason; the reasons are
-counted at the end of the run (tests/conftest.py). Abilities of the kernel are ones that a capable machine must have: a run under
-FABLE_EXEC_REQUIRE_ABILITIES fails when one of them was missing. The others only describe who runs the suite or what is installed.
+A test says `@pytest.mark.requires_ability("userns")`. Where the ability is missing the test is skipped with the reason; the
+reasons are counted at the end of the run (tests/conftest.py). Abilities of the kernel are ones that a capable machine must have:
+a run under FABLE_EXEC_REQUIRE_ABILITIES fails when one of them was missing. The others only describe who runs the suite or what
+is installed.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _pid_namespace() -> str:
 
 
 def _own_pid_max() -> str:
-    """Does pid_max belong to the PID namespace. Told by the version: trying it on an older kernel would change the whole machine."""
+    """Does pid_max belong to the PID namespace. Told by the version: a try on an older kernel would change the machine."""
     return _is_linux() or (
         "" if kernel_release() >= OLDEST_CAPABLE_KERNEL else f"kernel {platform.release()} has one pid_max for all"
     )
@@ -97,7 +98,7 @@ def _pidfd() -> str:
     try:
         descriptor = os.pidfd_open(os.getpid())
         try:
-            signal.pidfd_send_signal(descriptor, 0)  # type: ignore[arg-type]  # 0 asks whether a signal could be sent
+            signal.pidfd_send_signal(descriptor, 0)  # 0 only asks whether a signal could be sent
         finally:
             os.close(descriptor)
     except (AttributeError, OSError) as error:
@@ -136,7 +137,7 @@ def kernel_release() -> tuple[int, int]:
 
 
 def machine_should_be_capable() -> bool:
-    """Whether, by what the machine says about itself, every kernel ability ought to be here; it is how a broken probe is noticed."""
+    """Whether every kernel ability ought to be here by what the machine says about itself; how a broken probe is noticed."""
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64") or kernel_release() < OLDEST_CAPABLE_KERNEL:
         return False
     switches = ("/proc/sys/user/max_user_namespaces", "/proc/sys/kernel/unprivileged_userns_clone")

@@ -25,7 +25,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for name in _lacking(item):
             item.add_marker(pytest.mark.skip(reason=f"ability {name} is missing: {abilities.missing(name)}"))
-            break
 
 
 def _lacking(item: pytest.Item) -> Iterator[str]:

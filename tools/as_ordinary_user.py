@@ -23,14 +23,14 @@ NOT_COPIED = shutil.ignore_patterns(
     ".git", ".venv", ".venvs", "__pycache__", "*.egg-info", "build", "dist", "_build", ".*_cache", ".hypothesis"
 )
 KEPT_VARIABLES = (
-    "LANG",
-    "TERM",
     "CI",
-    "NO_COLOR",
     "FABLE_EXEC_REQUIRE_ABILITIES",
     "HYPOTHESIS_PROFILE",
-    "SSL_CERT_FILE",
+    "LANG",
+    "NO_COLOR",
     "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TERM",
 )
 KEPT_PREFIXES = ("PIP_", "LC_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 
@@ -121,7 +121,7 @@ def _processes_of(uid: int) -> list[int]:
 
 def _end_processes_of(uid: int) -> list[str]:
     """End what the private id still runs; one line for each, in words. The id was free, so nothing else can be hit."""
-    described = {}
+    described: dict[int, str] = {}
     for _round in range(100):  # a tree may fork while it is being ended; each round catches what the last one missed
         alive = [pid for pid in _processes_of(uid) if not _is_zombie(pid)]
         if not alive:

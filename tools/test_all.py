@@ -52,7 +52,7 @@ def interpreters() -> dict[tuple[int, int], tuple[str, str]]:
 
 def run_suite(minor: tuple[int, int], executable: str, arguments: list[str]) -> bool:
     directory = PROJECT / ".venvs" / "{}.{}".format(*minor)
-    setup = [executable, str(PROJECT / "tools" / "venv.py"), str(directory), "--extra", "cli", "--group", "test"]
+    setup = [executable, str(PROJECT / "tools" / "environment.py"), str(directory), "--extra", "cli", "--group", "test"]
     if subprocess.run(setup).returncode != 0:
         return False
     return subprocess.run([directory / "bin" / "python", "-m", "pytest", *arguments], cwd=PROJECT).returncode == 0

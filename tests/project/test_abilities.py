@@ -1,4 +1,4 @@
-"""A kernel test that is skipped where it should run is a failure, and every skip for want of an ability is counted with its reason."""
+"""A kernel test that is skipped where it should run is a failure; every skip is counted with its reason."""
 
 from __future__ import annotations
 

@@ -15,6 +15,21 @@ from tests.boxes import Finished
 
 Box = Callable[..., Finished]
 
+FORK_STORM = """
+import os, signal
+forked = 0
+while True:
+    try:
+        child = os.fork()
+    except OSError:
+        break
+    if child == 0:
+        os.setsid()
+        signal.pause()
+    forked += 1
+print(forked)
+"""
+
 
 def processes_named(marker: str) -> int:
     """How many processes of the machine carry `marker` in their command line."""
@@ -30,26 +45,7 @@ def processes_named(marker: str) -> int:
 
 def test_a_fork_storm_stops_at_the_limit_and_nothing_is_left(pid_box: Box) -> None:
     marker = f"storm-{uuid.uuid4().hex}"
-    finished = pid_box(
-        [
-            sys.executable,
-            "-c",
-            "import os, signal\n"
-            "forked = 0\n"
-            "while True:\n"
-            "    try:\n"
-            "        child = os.fork()\n"
-            "    except OSError:\n"
-            "        break\n"
-            "    if child == 0:\n"
-            "        os.setsid()\n"
-            "        signal.pause()\n"
-            "    forked += 1\n"
-            "print(forked)\n",
-            marker,
-        ],
-        max_pids=320,
-    )
+    finished = pid_box([sys.executable, "-c", FORK_STORM, marker], max_pids=320)
     assert finished.returncode == 0, finished.stderr
     assert 250 < int(finished.stdout) < 320
     assert processes_named(marker) == 0
@@ -68,7 +64,8 @@ def test_the_box_has_its_own_proc_and_its_program_is_not_init(pid_box: Box) -> N
     finished = pid_box(
         """
         import os
-        print(os.getpid(), os.getppid(), sorted(name for name in os.listdir("/proc") if name.isdigit()) == ["1", str(os.getpid())])
+        seen = sorted(name for name in os.listdir("/proc") if name.isdigit())
+        print(os.getpid(), os.getppid(), seen == ["1", str(os.getpid())])
         """
     )
     assert finished.stdout.split()[1:] == ["1", "True"], finished
