@@ -1,0 +1,81 @@
+"""Rules of the house that the import contracts cannot express."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+PACKAGE = PROJECT / "fable_exec"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+DOORS_TO_THE_KERNEL = ("_launcher", "_sys")
+IMPORT_BUDGET_SECONDS = 0.08
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Absolute dotted names that a module imports, wherever the statement stands."""
+    package = ".".join(path.relative_to(PROJECT).parent.parts)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+
+
+def test_ctypes_stays_behind_the_doors_to_the_kernel() -> None:
+    users = {room(path) for path in MODULES for name in imported(path) if name.split(".")[0] == "ctypes"}
+    assert users <= set(DOORS_TO_THE_KERNEL)
+
+
+def test_the_launcher_needs_the_standard_library_and_itself() -> None:
+    names = {name for path in (PACKAGE / "_launcher").rglob("*.py") for name in imported(path)}
+    foreign = {name for name in names if name.split(".")[0] not in sys.stdlib_module_names}
+    assert {name for name in foreign if not f"{name}.".startswith("fable_exec._launcher.")} == set()
+
+
+@pytest.mark.parametrize("word", ["preexec_fn", "shell"])
+def test_no_process_is_started_in_a_way_that_touches_the_host_or_a_shell(word: str) -> None:
+    calls = [node for path in MODULES for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    assert [ast.unparse(call) for call in calls for keyword in call.keywords if keyword.arg == word] == []
+
+
+def test_no_room_is_called_by_a_word_that_says_nothing() -> None:
+    assert {"utils", "helpers", "manager", "common"}.isdisjoint(path.stem for path in MODULES)
+
+
+def test_every_module_says_what_it_does() -> None:
+    assert [
+        str(path) for path in MODULES if not ast.get_docstring(ast.parse(path.read_text())) and path.read_text().strip()
+    ] == []
+
+
+def test_every_public_name_is_there() -> None:
+    import fable_exec
+
+    assert [name for name in fable_exec.__all__ if not hasattr(fable_exec, name)] == []
+    assert set(fable_exec.__all__) <= set(dir(fable_exec))
+    assert (PACKAGE / "py.typed").exists()
+
+
+def measured(statement: str) -> float:
+    """Best of several: the least disturbed start of a fresh interpreter with `statement`, in seconds."""
+    program = f"import time; start = time.perf_counter(); {statement}; print(time.perf_counter() - start)"
+    answers = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True) for _ in range(5)]
+    return min(float(answer.stdout) for answer in answers)
+
+
+def test_the_import_is_cheap_and_loads_nothing_of_the_command_line() -> None:
+    assert measured("import fable_exec") < IMPORT_BUDGET_SECONDS
+    program = "import sys, fable_exec; print(sorted({'click', 'rich', 'cryptography', 'asyncio'} & set(sys.modules)))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert loaded.strip() == "[]"

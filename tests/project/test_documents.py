@@ -1,0 +1,45 @@
+"""Every example in the README, the tutorial and the how-to pages runs and says what the page says."""
+
+from __future__ import annotations
+
+import doctest
+import hashlib
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+PAGES = [
+    PROJECT / "README.md",
+    *sorted((PROJECT / "docs").glob("tutorial/*.md")),
+    *sorted((PROJECT / "docs").glob("how-to/*.md")),
+]
+WITH_EXAMPLES = [page for page in PAGES if ">>> " in page.read_text()]
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_every_example_of_the_page_says_what_the_page_says(page: Path, workspace: Path) -> None:
+    (workspace / "notes.txt").write_text("remember the milk\n")
+    (workspace / "notes.txt").chmod(0o600)
+    token = "the admin's secret"
+    names = {"folder": str(workspace), "token": token, "digest": hashlib.sha256(token.encode()).hexdigest()}
+    # A fence closes an example as a blank line would.
+    text = page.read_text().replace("\n```", "\n\n")
+    example = doctest.DocTestParser().get_doctest(text, names, page.name, str(page), 0)
+    report: list[str] = []
+    failed, tried = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example, out=report.append)
+    assert tried > 0
+    assert failed == 0, "".join(report)
+
+
+def test_the_readme_has_examples_and_starts_with_the_two_commands() -> None:
+    lines = (PROJECT / "README.md").read_text().splitlines()
+    assert PROJECT / "README.md" in WITH_EXAMPLES
+    assert [line.split("#")[0].strip() for line in lines[2:4]] == ["make demo", "make test"]
+
+
+def test_every_proof_that_the_readme_names_exists() -> None:
+    rows = [line for line in (PROJECT / "README.md").read_text().splitlines() if "`tests/" in line]
+    named = {part for row in rows for part in row.split("`") if part.startswith("tests/")}
+    assert named
+    assert [name for name in sorted(named) if not list((PROJECT / name).glob("test_*.py"))] == []
