@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[1]
 PAGES = [
     PROJECT / "README.md",
     *sorted((PROJECT / "docs").glob("tutorial/*.md")),
