@@ -1,0 +1,191 @@
+"""May it? One pure function from policy, lock and request to a decision; the broker acts on it and the assurance model checks it.
+
+The rules, first that applies wins:
+
+- a command must be on the allow-list, and still the file that was listed;
+- while writes are locked no write action is done, and no interpreter or shell runs unless the kernel keeps the workspace
+  read-only;
+- an unlock for some paths unlocks write actions below them; for commands it counts as locked: no path binds a command;
+- without a token digest in the policy nothing can have unlocked writes, whatever the caller says.
+
+It resolves no path and looks up no file: the caller states those facts. Arguments are not judged here.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Literal
+
+import attrs
+
+from fable_exec.errors import Denied, ExecutableDenied, WritesLocked
+from fable_exec.policy import BrokerPolicy
+
+__all__ = [
+    "INTERPRETERS",
+    "CommandFacts",
+    "Decision",
+    "ObserveFacts",
+    "Rule",
+    "UnlockScope",
+    "WriteFacts",
+    "decide",
+    "is_interpreter",
+]
+
+INTERPRETERS: frozenset[str] = frozenset(
+    {"bash", "cmd", "node", "perl", "php", "powershell", "pwsh", "pypy", "pytest", "python", "ruby", "sh", "zsh"}
+)
+"""Programs that run what they are told. The list slows a model down; only the kernel can hold a program to reading."""
+
+_VERSION = re.compile(r"[-._]?[0-9][0-9._-]*$")
+
+UnlockScope = tuple[tuple[str, ...], ...]
+"""Paths below which writes are unlocked, each as its components; `((),)` is the whole workspace, `()` is nothing."""
+
+
+class Rule(Enum):
+    """Which rule decided."""
+
+    OBSERVE = "observe"
+    COMMAND = "command"
+    WRITE = "write"
+    NOT_LISTED = "not-listed"
+    CHANGED = "changed-since-listed"
+    WRITE_LOCK = "write-lock"
+    WRITE_SCOPE = "write-scope"
+    INTERPRETER_LOCK = "interpreter-lock"
+
+
+@attrs.frozen(kw_only=True)
+class ObserveFacts:
+    """A request that changes nothing: probing, reading, listing, following or ending a command."""
+
+    action: str = "read"
+
+
+@attrs.frozen(kw_only=True)
+class WriteFacts:
+    """A request that changes the workspace. `targets` are all paths it would change, as components (a move has two)."""
+
+    targets: tuple[tuple[str, ...], ...]
+    unlock_scope: UnlockScope | None = None
+    """Where the current unlock holds; None is everywhere."""
+
+
+@attrs.frozen(kw_only=True)
+class CommandFacts:
+    """A request to start a command, or to feed one that runs.
+
+    `name` is the basename it was looked up by, `resolved_name` that of the file behind it: a link named `tool` to an interpreter
+    is an interpreter.
+    """
+
+    name: str
+    listed: bool
+    unchanged: bool
+    resolved_name: str = ""
+    cwd: tuple[str, ...] = ()
+    """Part of the question so that a rule about it needs no new caller; no rule reads it today."""
+    unlock_scope: UnlockScope | None = None
+
+
+@attrs.frozen
+class Decision:
+    """The answer. `code` is "allowed" or the code of the error, `message` says which rule refused and what to do."""
+
+    allowed: bool
+    rule: Rule
+    code: Literal["allowed", "executable-denied", "writes-locked"]
+    message: str
+    read_only: bool = False
+    """Allowed only with the whole workspace read-only for the whole tree of the command, held by the kernel."""
+
+    def refusal(self) -> Denied:
+        """The exception that says this refusal. Only for one that is not allowed."""
+        return (ExecutableDenied if self.code == "executable-denied" else WritesLocked)(self.message)
+
+
+_OBSERVE = Decision(True, Rule.OBSERVE, "allowed", "")
+_WRITE = Decision(True, Rule.WRITE, "allowed", "")
+_COMMAND = Decision(True, Rule.COMMAND, "allowed", "")
+_COMMAND_READ_ONLY = Decision(True, Rule.COMMAND, "allowed", "", read_only=True)
+_WRITE_LOCKED = Decision(False, Rule.WRITE_LOCK, "writes-locked", "workspace writes are locked")
+_OUT_OF_SCOPE = Decision(
+    False, Rule.WRITE_SCOPE, "writes-locked", "workspace writes are locked here: they are unlocked for other paths only"
+)
+
+
+def decide(
+    policy: BrokerPolicy,
+    writes_unlocked: bool,
+    kernel_readonly: bool,
+    facts: ObserveFacts | WriteFacts | CommandFacts,
+) -> Decision:
+    """Whether the policy lets a request with these `facts` be done now.
+
+    Args:
+        writes_unlocked: the admin's token has unlocked writes and the unlock has not run out.
+        kernel_readonly: the kernel of this host can hold the workspace read-only for the whole tree of a command.
+
+    Returns:
+        The same decision for the same arguments. It raises nothing, blocks on nothing, and costs a microsecond or two.
+    """
+    unlocked = writes_unlocked and policy.write_token_digest is not None
+    if isinstance(facts, WriteFacts):
+        return _decide_write(unlocked, facts)
+    if isinstance(facts, CommandFacts):
+        return _decide_command(unlocked and _whole(facts.unlock_scope), kernel_readonly, facts)
+    return _OBSERVE
+
+
+def is_interpreter(name: str) -> bool:
+    """Whether a program of this name runs code or commands it is given: the list, `python*`, each with any version digits.
+
+    One suffix does not hide a name: `python.exe` and `bash.real` count.
+    """
+    lower = name.lower()
+    if lower.startswith("python") or lower in INTERPRETERS:
+        return True
+    return _VERSION.sub("", lower) in INTERPRETERS or _VERSION.sub("", lower.rpartition(".")[0]) in INTERPRETERS
+
+
+def _decide_write(unlocked: bool, facts: WriteFacts) -> Decision:
+    if not unlocked:
+        return _WRITE_LOCKED
+    scope = facts.unlock_scope
+    if scope is None or all(_within(target, scope) for target in facts.targets):
+        return _WRITE
+    return _OUT_OF_SCOPE
+
+
+def _decide_command(unlocked: bool, kernel_readonly: bool, facts: CommandFacts) -> Decision:
+    if not facts.listed:
+        return _refused(Rule.NOT_LISTED, f"executable {_shown(facts.name)} is not on the allow-list")
+    if not facts.unchanged:
+        return _refused(Rule.CHANGED, f"executable {_shown(facts.name)} is no longer the file that was allow-listed")
+    if unlocked:
+        return _COMMAND
+    if kernel_readonly:
+        return _COMMAND_READ_ONLY
+    if is_interpreter(facts.name) or is_interpreter(facts.resolved_name):
+        text = f"workspace writes are locked, and {_shown(facts.name)} is an interpreter or shell that could write"
+        return Decision(False, Rule.INTERPRETER_LOCK, "writes-locked", text)
+    return _COMMAND
+
+
+def _refused(rule: Rule, message: str) -> Decision:
+    return Decision(False, rule, "executable-denied", message)
+
+
+def _whole(scope: UnlockScope | None) -> bool:
+    return scope is None or () in scope
+
+
+def _within(target: tuple[str, ...], scope: UnlockScope) -> bool:
+    return any(target[: len(root)] == root for root in scope)
+
+
+def _shown(name: str) -> str:
+    return ascii(name if len(name) <= 100 else name[:99] + "…")
