@@ -54,7 +54,7 @@ types: env-lint ## mypy --strict for Linux and macOS
 	$(BIN)/mypy --platform darwin
 
 bench: env ## every benchmark, with its numbers
-	@set -e; for program in benchmarks/bench_*.py; do echo "== $$program"; $(BIN)/python "$$program"; done
+	@set -e; for program in benchmarks/*_bench.py; do echo "== $$program"; $(BIN)/python "$$program"; done
 
 fuzz: env ## the property tests with 100 000 examples each
 	HYPOTHESIS_PROFILE=deep $(PYTEST) -m fuzz --timeout=0 $(PYTEST_ARGS)

@@ -1,0 +1,50 @@
+"""The programs behind `make test` and `make test-all` do what the Makefile counts on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Finished
+from tools import test_all
+
+PROJECT = Path(__file__).resolve().parents[2]
+PROGRAM = str(PROJECT / "tools" / "as_ordinary_user.py")
+Box = Callable[..., Finished]
+
+
+@pytest.mark.requires_ability("root")
+def test_the_ordinary_user_has_nobodys_id_a_private_home_and_its_own_copy_of_the_tree() -> None:
+    script = 'id -u; id -G; umask; stat -c "%a %u" "$HOME"; pwd; echo "$HOME"; ls Makefile; touch tests/new && cat /etc/shadow'
+    finished = subprocess.run([sys.executable, PROGRAM, "--", "sh", "-c", script], capture_output=True, text=True)
+    _, uid, groups, umask, home_state, tree, home, makefile = finished.stdout.splitlines()
+    assert 20_000 <= int(uid) < 60_000
+    assert (groups, umask, home_state, makefile) == (uid, "0022", f"700 {uid}", "Makefile")
+    assert tree == f"{home}/tree"
+    assert "Permission denied" in finished.stderr
+    assert finished.returncode == 1
+    assert not Path(home).exists()
+    assert not (PROJECT / "tests" / "new").exists()
+
+
+@pytest.mark.requires_ability("root")
+def test_a_process_that_the_ordinary_user_leaves_is_ended_and_fails_the_run(pid_box: Box) -> None:
+    marker = f"left-{uuid.uuid4().hex}"
+    script = f"setsid sh -c 'exec sleep 300 #{marker}' >/dev/null 2>&1 </dev/null & exit 0"
+    finished = pid_box([sys.executable, PROGRAM, "--", "sh", "-c", script], timeout=30)
+    assert finished.returncode == 1, finished
+    assert "left running by the ordinary user's run: pid" in finished.stderr
+
+
+def test_the_ordinary_users_program_refuses_to_run_without_a_command() -> None:
+    assert subprocess.run([sys.executable, PROGRAM], capture_output=True).returncode == 2
+
+
+def test_the_running_interpreters_version_is_among_those_found() -> None:
+    assert sys.version_info[:2] in test_all.interpreters() or sys.prefix == sys.base_prefix
+    assert all(minor >= (3, 11) for minor in test_all.interpreters())
