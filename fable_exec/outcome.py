@@ -1,7 +1,7 @@
 """How a command ended and what it printed: plain values, and the rules by which bytes become text.
 
-`OutputBuffer` is where a reader puts what it reads; `Captured` is what is left of a stream afterwards; `Outcome` is the one closed
-answer to "what happened". Nothing here reads a descriptor, starts a process or decides what is allowed.
+`OutputBuffer` is where a reader puts what it reads; `Captured` is what is left of a stream afterwards; `Outcome` is the one
+closed answer to "what happened". Nothing here reads a descriptor, starts a process or decides what is allowed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import attrs
 __all__ = [
     "Applied",
     "Captured",
+    "Denial",
     "EndedBy",
     "Outcome",
     "OutputBuffer",
@@ -23,6 +24,7 @@ __all__ = [
     "TextDecoder",
     "decode_text",
     "display_text",
+    "whole_characters",
 ]
 
 OnOutputLimit = Literal["kill", "truncate"]
@@ -92,8 +94,8 @@ class EndedBy(Enum):
 class Captured:
     """What was kept of one stream: its first bytes, its last bytes, and how many there were.
 
-    `tail` is empty unless bytes between `head` and `tail` were left out. `omitted_bytes` follows from the other fields; it is given
-    only by a client to whom the output came as text, where the length of the text says nothing about the number of bytes.
+    `tail` is empty unless bytes between `head` and `tail` were left out. `omitted_bytes` follows from the other fields; it is
+    given only by a client to whom the output came as text, where the length of the text says nothing about the number of bytes.
     """
 
     head: bytes = b""
@@ -112,19 +114,32 @@ class Captured:
         """The kept bytes as text, cut on character boundaries where bytes were omitted.
 
         Between head and tail stands a line ``[N bytes omitted]`` that counts every byte not shown. The line takes its place from
-        the head, so that valid UTF-8 never grows past the cap; where there is no room for it (a cap of a few bytes) it is left out.
+        the head, so that valid UTF-8 never grows past the cap; where there is no room for it (a tiny cap) it is left out.
         """
+        head, gap, tail = self._shown()
+        return decode_text(head) + gap + decode_text(tail)
+
+    @property
+    def is_utf8(self) -> bool:
+        """Whether every byte behind `text` was valid UTF-8, so that nothing had to become U+FFFD."""
+        head, _, tail = self._shown()
+        try:
+            head.decode()
+            tail.decode()
+        except UnicodeDecodeError:
+            return False
+        return True
+
+    def _shown(self) -> tuple[bytes, str, bytes]:
         if not self.omitted_bytes:
-            return decode_text(self.raw)
+            return self.raw, "", b""
+        head = self.head[: whole_characters(self.head)]
         tail = self.tail[_first_boundary(self.tail) :]
-        head = self.head[: _last_boundary(self.head)]
-        if not self.tail:
-            return decode_text(head)
-        mark = self._gap(self.total_bytes)
-        if len(mark) >= len(self.head):
-            return decode_text(head) + decode_text(tail)
-        head = self.head[: _last_boundary(self.head, len(self.head) - len(mark))]
-        return decode_text(head) + self._gap(self.total_bytes - len(head) - len(tail)) + decode_text(tail)
+        room = len(self.head) - len(self._gap(self.total_bytes))
+        if not self.tail or room <= 0:
+            return head, "", tail
+        head = self.head[: whole_characters(self.head, room)]
+        return head, self._gap(self.total_bytes - len(head) - len(tail)), tail
 
     def display(self) -> str:
         """`text` made safe to show; see `display_text`."""
@@ -135,8 +150,11 @@ class Captured:
         return f"\n[{omitted_bytes} bytes omitted]\n"
 
 
-def _last_boundary(data: bytes, end: int | None = None) -> int:
-    """The greatest position up to `end` that does not split a UTF-8 character which begins before it."""
+def whole_characters(data: bytes, end: int | None = None) -> int:
+    """The greatest position up to `end` (default: the end of `data`) that does not split a UTF-8 character begun before it.
+
+    Whoever hands out a stream in pieces hands out ``data[:whole_characters(data)]`` and keeps the rest for the next piece.
+    """
     end = len(data) if end is None else end
     for back in range(1, min(4, end) + 1):
         byte = data[end - back]
@@ -253,6 +271,23 @@ class Applied:
 
 
 @attrs.frozen(kw_only=True)
+class Denial:
+    """One act of the command that the kernel refused, for diagnosis only: the command had a hand in every word of it.
+
+    Args:
+        operation: what was tried, such as "connect" or "open for writing".
+        target: the path or address, made safe to show and bounded by whoever builds this.
+        protection: the protection that refused.
+        suggestion: what an operator could change; empty when nothing comes to mind.
+    """
+
+    operation: str
+    target: str
+    protection: str
+    suggestion: str = ""
+
+
+@attrs.frozen(kw_only=True)
 class Outcome:
     """What happened to a command that ran.
 
@@ -271,6 +306,7 @@ class Outcome:
     peak_rss_bytes: int = 0
     survivors: tuple[Survivor, ...] = ()
     applied: tuple[Applied, ...] = ()
+    denials: tuple[Denial, ...] = ()
 
     @property
     def timed_out(self) -> bool:

@@ -1,0 +1,268 @@
+"""Every error this library raises, drawn as one tree and grouped by who must act.
+
+::
+
+    FableExecError
+    ├── the embedder acts: configuration or host
+    │   ├── PolicyError (ValueError)                the policy has faults; all are listed
+    │   ├── ConfinementUnavailable (OSError)        a strict protection cannot be had here
+    │   ├── LaunchFailed (OSError)                  the command could not be started
+    │   ├── AuditUnavailable (OSError)              the audit log cannot take another line
+    │   ├── StateUnreadable (ValueError)            a durable record is torn or foreign
+    │   └── Conflict                                the request contradicts what exists
+    ├── the requester acts: the model or its harness
+    │   ├── Denied (PermissionError)                the policy says no
+    │   │   ├── WritesLocked
+    │   │   ├── ExecutableDenied
+    │   │   ├── PathDenied (also ValueError)
+    │   │   └── ArgumentDenied
+    │   ├── InvalidRequest (ValueError)             the request is not of its form
+    │   │   ├── FrameTooLarge
+    │   │   └── InvalidJson
+    │   └── PathError (OSError)                     a fact of the file system
+    │       ├── PathNotFound (FileNotFoundError)
+    │       ├── PathExists (FileExistsError)
+    │       ├── PathIsDirectory (IsADirectoryError)
+    │       └── PathNotDirectory (NotADirectoryError)
+    └── nobody can act on the spot
+        ├── IdentityLost (ProcessLookupError)       the process is no longer who it was
+        ├── BrokerGone (ConnectionError)            the other side went away
+        └── InternalError                           "cannot happen" happened
+
+A class also inherits the builtin that a caller would catch. `code` is stable and goes on the wire; messages are for people and
+may change. Instances survive pickling with all their fields. It holds no policy: what is refused is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import errno as errno_names
+from typing import Any, ClassVar
+
+__all__ = [
+    "ArgumentDenied",
+    "AuditUnavailable",
+    "BrokerGone",
+    "ConfinementUnavailable",
+    "Conflict",
+    "Denied",
+    "ExecutableDenied",
+    "FableExecError",
+    "FrameTooLarge",
+    "IdentityLost",
+    "InternalError",
+    "InvalidJson",
+    "InvalidRequest",
+    "LaunchFailed",
+    "PathDenied",
+    "PathError",
+    "PathExists",
+    "PathIsDirectory",
+    "PathNotDirectory",
+    "PathNotFound",
+    "PolicyError",
+    "StateUnreadable",
+    "WritesLocked",
+]
+
+MAX_MESSAGE_CHARACTERS = 8192
+"""Longest message kept; a diagnostic must stay bounded whatever a peer puts into it."""
+
+
+class FableExecError(Exception):
+    """Root of the tree. `code` names the kind for machines; `str()` tells a person what was refused, why, and what to do."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str = "", **fields: Any) -> None:
+        super().__init__(_bounded(message))
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # OSError subclasses keep errno in a C slot that __dict__ does not carry.
+        fields = dict(self.__dict__)
+        number = getattr(self, "errno", None)
+        if number is not None:
+            fields["errno"] = number
+        return (_rebuild, (type(self), self.args, fields))
+
+
+def _rebuild(kind: type[FableExecError], args: tuple[Any, ...], fields: dict[str, Any]) -> FableExecError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    for name, value in fields.items():
+        setattr(error, name, value)
+    return error
+
+
+def _bounded(message: str) -> str:
+    if len(message) <= MAX_MESSAGE_CHARACTERS:
+        return message
+    return message[: MAX_MESSAGE_CHARACTERS - 1] + "…"
+
+
+class PolicyError(FableExecError, ValueError):
+    """A policy document or value has faults.
+
+    `faults` holds every one as (path in the document, what is wrong), in document order.
+    """
+
+    code = "policy-invalid"
+    faults: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, faults: list[tuple[str, str]]) -> PolicyError:
+        """One error that lists all `faults`, a line each."""
+        lines = "; ".join(f"{path}: {text}" if path else text for path, text in faults)
+        return cls(f"invalid policy: {lines}", faults=tuple(faults))
+
+
+class ConfinementUnavailable(FableExecError, OSError):
+    """A protection that the policy demands strictly cannot be had on this host; nothing was run.
+
+    `protection` names it, `reason` says what is missing.
+    """
+
+    code = "confinement-unavailable"
+    protection: str = ""
+    reason: str = ""
+
+
+class LaunchFailed(FableExecError, OSError):
+    """The command was allowed but could not be started; it never ran.
+
+    `stage` names the step that failed, `errno` is the kernel's answer (0 when there was none).
+    """
+
+    code = "launch-failed"
+    stage: str = ""
+
+    @classmethod
+    def at(cls, stage: str, number: int, what: str) -> LaunchFailed:
+        """The failure of `stage` on `what` with the kernel's `number`."""
+        name = errno_names.errorcode.get(number, str(number))
+        return cls(f"could not start the command: {stage} failed with {name} on {what}", stage=stage, errno=number)
+
+
+class AuditUnavailable(FableExecError, OSError):
+    """The audit log cannot take another line and the policy asks for one before work goes on."""
+
+    code = "audit-unavailable"
+
+
+class StateUnreadable(FableExecError, ValueError):
+    """A durable record is torn, foreign or newer than this library; it was left as it is."""
+
+    code = "state-unreadable"
+
+
+class Conflict(FableExecError):
+    """The request contradicts something that already exists, such as another execution under the same id."""
+
+    code = "conflict"
+
+
+class Denied(FableExecError, PermissionError):
+    """The policy says no. Nothing was done."""
+
+    code = "denied"
+
+
+class WritesLocked(Denied):
+    """A write, or a command that could write, was asked for while workspace writes are locked."""
+
+    code = "writes-locked"
+
+
+class ExecutableDenied(Denied):
+    """The executable is not on the allow-list, or is no longer the file that was listed."""
+
+    code = "executable-denied"
+
+
+class PathDenied(Denied, ValueError):
+    """A path was refused before or while it was resolved.
+
+    `reason` is one word of the published list (docs/reference/paths.md), `path` the text that was refused.
+    """
+
+    code = "path-denied"
+    reason: str = ""
+    path: str = ""
+
+
+class ArgumentDenied(Denied):
+    """An argument rule of the policy refuses this command line."""
+
+    code = "argument-denied"
+
+
+class InvalidRequest(FableExecError, ValueError):
+    """The request is not of its form: a wrong type, an unknown member, a value out of bounds."""
+
+    code = "invalid-request"
+
+
+class FrameTooLarge(InvalidRequest):
+    """A frame was longer than the limit; it was skipped to its end and the stream is in step."""
+
+    code = "frame-too-large"
+
+
+class InvalidJson(InvalidRequest):
+    """A line is not JSON at all, or not UTF-8."""
+
+    code = "json-invalid"
+
+
+class PathError(FableExecError, OSError):
+    """The kernel's answer about a path inside the workspace. `reason` is its word, `path` the text asked for."""
+
+    code = "path-error"
+    reason: str = ""
+    path: str = ""
+
+
+class PathNotFound(PathError, FileNotFoundError):
+    """Nothing has that name."""
+
+    code = "not-found"
+
+
+class PathExists(PathError, FileExistsError):
+    """The name is taken."""
+
+    code = "exists"
+
+
+class PathIsDirectory(PathError, IsADirectoryError):
+    """A directory stands where a file was asked for."""
+
+    code = "is-directory"
+
+
+class PathNotDirectory(PathError, NotADirectoryError):
+    """Something else stands where a directory was asked for."""
+
+    code = "not-a-directory"
+
+
+class IdentityLost(FableExecError, ProcessLookupError):
+    """The process is gone or cannot be proved to be the recorded one; no signal was sent."""
+
+    code = "identity-lost"
+
+
+class BrokerGone(FableExecError, ConnectionError):
+    """The broker process ended or closed its channel; what it ran has been ended with it."""
+
+    code = "broker-gone"
+
+
+class InternalError(FableExecError):
+    """An invariant of this library does not hold. Please report it."""
+
+    code = "internal-error"
