@@ -1,0 +1,1 @@
+"""The program that runs commands: its own processes, standard library only, nothing of the library above it."""

@@ -1,0 +1,124 @@
+"""System calls that Python's standard library does not offer in every supported version, one wrapper each.
+
+Errors are OSError with the kernel's errno and a note that names the call. No policy lives here.
+Sources: the manual pages unshare(2), setns(2), clone(2), mount(2), prctl(2), capabilities(7), user_namespaces(7).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import signal
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_REC = 0x4000
+MS_SLAVE = 1 << 19
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_KEEPCAPS = 8
+PR_CAPBSET_DROP = 24
+PR_SET_SECUREBITS = 28
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+
+# SECBIT_NOROOT with its lock: user id 0 gets no capabilities at execve.
+SECUREBITS_NOROOT_LOCKED = 0b11
+
+_SYS_CLONE = {"x86_64": 56, "aarch64": 220}
+_CAPABILITY_VERSION_3 = 0x20080522
+
+_libc = ctypes.CDLL(None, use_errno=True)
+# PyDLL keeps the interpreter lock held, so that a clone()d child wakes up owning it.
+_libc_holding_lock = ctypes.PyDLL(None, use_errno=True)
+
+_libc.unshare.argtypes = (ctypes.c_int,)
+_libc.setns.argtypes = (ctypes.c_int, ctypes.c_int)
+_libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
+_libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
+_libc.capset.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+_libc_holding_lock.syscall.argtypes = (ctypes.c_long,) * 6
+_libc_holding_lock.syscall.restype = ctypes.c_long
+
+
+class _CapabilityHeader(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+class _CapabilityData(ctypes.Structure):
+    _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
+
+
+def _checked(result: int, call: str) -> int:
+    if result != -1:
+        return result
+    number = ctypes.get_errno()
+    error = OSError(number, os.strerror(number))
+    error.add_note(call)
+    raise error
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces named by `flags`."""
+    _checked(_libc.unshare(flags), f"unshare({flags:#x})")
+
+
+def setns(descriptor: int, kind: int) -> None:
+    """Enter the namespace behind `descriptor`; `kind` is its CLONE_NEW flag."""
+    _checked(_libc.setns(descriptor, kind), f"setns({descriptor}, {kind:#x})")
+
+
+def prctl(option: int, argument: int = 0) -> None:
+    """prctl(2) with one argument."""
+    _checked(_libc.prctl(option, argument, 0, 0, 0), f"prctl({option}, {argument})")
+
+
+def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+    """mount(2)."""
+    arguments = (source.encode(), os.fsencode(target), kind.encode(), flags, data.encode())
+    _checked(_libc.mount(*arguments), f"mount({source!r}, {target!r}, {kind!r}, {flags:#x})")
+
+
+def clone(flags: int) -> int:
+    """Fork into the new namespaces named by `flags`. Returns 0 in the child, the child's process id in the parent.
+
+    Only for a single-threaded process: Python's after-fork hooks do not run.
+    """
+    number = _SYS_CLONE.get(platform.machine())
+    if number is None:
+        raise OSError(38, f"clone() is not known for {platform.machine()}")
+    return int(_checked(_libc_holding_lock.syscall(number, flags | signal.SIGCHLD, 0, 0, 0, 0), f"clone({flags:#x})"))
+
+
+def close_all_but(*kept: int) -> None:
+    """Close every descriptor above 2 that is not in `kept`: a forked process must not hold what its parent holds."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) not in kept:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+
+
+def drop_bounding_set() -> None:
+    """Take every capability out of the bounding set, so that no execve below can gain one."""
+    with open("/proc/sys/kernel/cap_last_cap", encoding="ascii") as file:
+        last = int(file.read())
+    for capability in range(last + 1):
+        prctl(PR_CAPBSET_DROP, capability)
+
+
+def drop_capabilities() -> None:
+    """Empty the effective, permitted and inheritable sets of this process."""
+    header = _CapabilityHeader(_CAPABILITY_VERSION_3, 0)
+    data = (_CapabilityData * 2)()
+    _checked(_libc.capset(ctypes.byref(header), ctypes.byref(data)), "capset(none)")

@@ -1,0 +1,259 @@
+"""Run the host's commands, several at a time, each in a place of its own.
+
+One loop, one poll. A job's states: waiting for a place, running, held (the leader has exited, others live on), ending, done. The
+host hears "done" only when the place is proved empty. Protocol on a job's channel: docs/reference/launcher.md.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from . import wire
+from .linuxos import pidfd_open
+from .places import Place, Report
+from .pools import PlacePool
+from .spawn import SpawnFailed, Streams, Workspace, spawn
+
+_END_SECONDS = 2.0
+"""How long a place may take to become empty before the job is reported as uncontained."""
+
+
+class Job:
+    """One command: the request, its descriptors, and how far it has come."""
+
+    def __init__(self, request: dict[str, Any], channel: socket.socket, streams: Streams) -> None:
+        self.request = request
+        self.channel = channel
+        self.streams = streams
+        self.place: Place | None = None
+        self.leader = 0
+        self.leader_handle = -1
+        self.exit: dict[str, Any] = {}
+        self.reason: str | None = None
+        self.ending = False
+        self.survivors: list[Any] = []
+        self.due_at: float | None = None
+
+    def close_streams(self) -> None:
+        """Drop our copies, so that the host sees the end when the command's own are closed."""
+        for descriptor in self.streams:
+            os.close(descriptor)
+
+
+class Launcher:
+    """The loop. It owns the control socket, the pool of places and every job; `serve` returns when the host is gone."""
+
+    def __init__(self, plan: dict[str, Any], control: socket.socket, pool: PlacePool) -> None:
+        self._workspace = Workspace(**plan["workspace"])
+        self._environment: dict[str, str] = plan["environment"]
+        self._control = control
+        self._pool = pool
+        self._poll = select.poll()
+        self._handlers: dict[int, Callable[[], None]] = {}
+        self._waiting: deque[Job] = deque()
+        self._jobs: set[Job] = set()
+        self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        self._accepting = False
+        self._watch(pool.descriptor, self._place_arrived)
+
+    def serve(self) -> None:
+        """Take requests until the host closes the control socket."""
+        try:
+            while True:
+                self._accept_when_possible()
+                for descriptor, _ in self._poll.poll(self._milliseconds()):
+                    handler = self._handlers.get(descriptor)
+                    if handler is not None:
+                        handler()
+                self._end_overdue()
+        except wire.PeerGone:
+            self._end_all()
+
+    # What there is to wait for.
+
+    def _watch(self, descriptor: int, handler: Callable[[], None]) -> None:
+        self._handlers[descriptor] = handler
+        self._poll.register(descriptor, select.POLLIN)
+
+    def _forget(self, descriptor: int) -> None:
+        if self._handlers.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    def _accept_when_possible(self) -> None:
+        able = len(self._jobs) < self._pool.capacity
+        if able and not self._accepting:
+            self._watch(self._control.fileno(), self._take_request)
+        elif self._accepting and not able:
+            self._forget(self._control.fileno())
+        self._accepting = able
+
+    def _milliseconds(self) -> int | None:
+        due = [job.due_at for job in self._jobs if job.due_at is not None]
+        if not due:
+            return None
+        return max(0, int((min(due) - time.monotonic()) * 1000) + 1)
+
+    # A job's way.
+
+    def _take_request(self) -> None:
+        try:
+            request, descriptors = wire.receive(self._control, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return  # another worker was faster
+        channel = socket.socket(fileno=descriptors.pop(0))
+        stdin = descriptors.pop(0) if request["stdin"] else os.dup(self._null)
+        job = Job(request, channel, Streams(stdin, *descriptors))
+        self._jobs.add(job)
+        self._waiting.append(job)
+        self._watch(channel.fileno(), lambda: self._host_spoke(job))
+        self._start_waiting()
+
+    def _place_arrived(self) -> None:
+        self._pool.receive()
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        while self._waiting:
+            try:
+                place = self._pool.take(len(self._waiting))
+            except SpawnFailed as failure:
+                self._fail(self._waiting.popleft(), failure)
+                continue
+            if place is None:
+                return
+            self._start(self._waiting.popleft(), place)
+
+    def _start(self, job: Job, place: Place) -> None:
+        try:
+            job.leader = self._spawn(job, place)
+        except SpawnFailed as failure:
+            self._pool.give_back(place)
+            self._fail(job, failure)
+            return
+        job.close_streams()
+        job.place = place
+        job.leader_handle = pidfd_open(job.leader)
+        job.due_at = time.monotonic() + job.request["timeout"]
+        self._watch(job.leader_handle, lambda: self._leader_exited(job))
+        if place.descriptor >= 0:
+            self._watch(place.descriptor, lambda: self._place_answered(job))
+        if job.request["announce"]:
+            self._tell(job, {"started": job.leader})
+
+    def _spawn(self, job: Job, place: Place) -> int:
+        try:
+            return place.start(lambda: spawn(job.request, self._workspace, self._environment, job.streams))
+        except OSError as error:
+            raise SpawnFailed("place", error.errno or 0, type(place).__name__) from error
+
+    def _fail(self, job: Job, failure: SpawnFailed) -> None:
+        job.close_streams()
+        self._tell(job, {"failed": failure.stage, "errno": failure.number, "what": failure.what})
+        self._drop(job)
+
+    def _leader_exited(self, job: Job) -> None:
+        assert job.place is not None
+        self._forget(job.leader_handle)
+        os.close(job.leader_handle)
+        status, (user, system, peak) = job.place.reap_leader(job.leader)
+        job.leader_handle = -1
+        job.exit = {"status": status, "user": user, "system": system, "peak": peak, "reason": job.reason}
+        self._handle_report(job, job.place.ask())
+
+    def _place_answered(self, job: Job) -> None:
+        assert job.place is not None
+        try:
+            self._handle_report(job, job.place.answer())
+        except wire.PeerGone:
+            self._give_up(job)
+
+    def _handle_report(self, job: Job, report: Report | None) -> None:
+        if report is None:
+            return
+        job.survivors = job.survivors or report.members
+        if job.leader_handle >= 0 or not report.settled:
+            return  # asked again once the leader is reaped: only then is "empty" a proof
+        if report.empty:
+            self._finish(job, contained=True)
+        elif job.ending:
+            self._end_place(job)
+        else:
+            self._tell(job, {**job.exit, "done": False})
+
+    def _host_spoke(self, job: Job) -> None:
+        try:
+            wire.receive(job.channel)
+        except wire.PeerGone:
+            self._forget(job.channel.fileno())
+        self._end(job, "ended")
+
+    def _end(self, job: Job, reason: str) -> None:
+        """Kill everything of this job; the answers decide when it is done."""
+        if job.place is None:
+            self._waiting.remove(job)
+            job.close_streams()
+            self._tell(job, {"failed": "cancelled", "errno": 0, "what": "before a place was free"})
+            self._drop(job)
+        elif not job.ending:
+            job.ending = True
+            job.reason = None if job.exit else reason
+            job.due_at = time.monotonic() + _END_SECONDS
+            self._end_place(job)
+
+    def _end_place(self, job: Job) -> None:
+        assert job.place is not None
+        try:
+            self._handle_report(job, job.place.end())
+        except wire.PeerGone:
+            self._give_up(job)
+
+    def _end_overdue(self) -> None:
+        now = time.monotonic()
+        for job in [job for job in self._jobs if job.due_at is not None and job.due_at <= now]:
+            if job.ending:
+                self._give_up(job)
+            else:
+                self._end(job, "deadline")
+
+    def _give_up(self, job: Job) -> None:
+        """The place would not become empty in time, or its init is gone: say so, and never use it again."""
+        self._finish(job, contained=False)
+
+    def _finish(self, job: Job, *, contained: bool) -> None:
+        assert job.place is not None
+        survivors = [[member.pid, member.name] for member in job.survivors]
+        self._tell(job, {**job.exit, "done": True, "survivors": survivors, "contained": contained})
+        if job.place.descriptor >= 0:
+            self._forget(job.place.descriptor)
+        if contained:
+            self._pool.give_back(job.place)
+        else:
+            self._pool.discard(job.place)
+        self._drop(job)
+        self._start_waiting()
+
+    def _tell(self, job: Job, message: dict[str, Any]) -> None:
+        try:
+            wire.send(job.channel, message)
+        except wire.PeerGone:
+            pass  # the host no longer wants to know; the job is ended all the same
+
+    def _drop(self, job: Job) -> None:
+        if job.leader_handle >= 0:
+            self._forget(job.leader_handle)
+            os.close(job.leader_handle)
+        self._forget(job.channel.fileno())
+        job.channel.close()
+        self._jobs.discard(job)
+
+    def _end_all(self) -> None:
+        """The host is gone: leave nothing running."""
+        for job in list(self._jobs):
+            if job.place is not None:
+                job.place.end()

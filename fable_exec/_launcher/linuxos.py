@@ -1,0 +1,54 @@
+"""What Python's `os` and `socket` have on Linux alone, importable everywhere: elsewhere a call answers ENOSYS.
+
+So the host's modules can be imported, and type-checked, on every platform.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+if sys.platform == "linux":
+    O_PATH = os.O_PATH
+    MSG_CMSG_CLOEXEC = socket.MSG_CMSG_CLOEXEC
+    pidfd_open = os.pidfd_open
+
+    def memory_file(name: str) -> int:
+        """An anonymous file in memory (memfd_create(2), close-on-exec)."""
+        return os.memfd_create(name, os.MFD_CLOEXEC)
+
+    def set_ids(user: int, group: int) -> None:
+        """Become `user` and `group` in every sense, without supplementary groups."""
+        os.setgroups([])
+        os.setresgid(group, group, group)
+        os.setresuid(user, user, user)
+
+    def has_children() -> bool:
+        """Whether this process has a child, dead or alive (waitid(2), nothing is reaped)."""
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return True
+
+else:
+    import errno
+
+    O_PATH = 0
+    MSG_CMSG_CLOEXEC = 0
+
+    def _missing() -> OSError:
+        return OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    def pidfd_open(pid: int, flags: int = 0) -> int:
+        raise _missing()
+
+    def memory_file(name: str) -> int:
+        raise _missing()
+
+    def set_ids(user: int, group: int) -> None:
+        raise _missing()
+
+    def has_children() -> bool:
+        raise _missing()

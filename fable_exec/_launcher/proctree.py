@@ -1,0 +1,74 @@
+"""Who is alive, read from /proc: for naming survivors, never as a proof that nobody is left."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+MAX_MEMBERS = 64
+"""Survivors named at most; a fork bomb must not make the report long or slow."""
+
+
+class Member(NamedTuple):
+    """One process as /proc shows it here."""
+
+    pid: int
+    name: str
+    parent: int
+
+
+def list_members() -> list[Member]:
+    """The living processes of this /proc, at most MAX_MEMBERS + 2 of them."""
+    found: list[Member] = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        member = read_member(int(entry))
+        if member is not None:
+            found.append(member)
+        if len(found) >= MAX_MEMBERS + 2:
+            break
+    return found
+
+
+def members_below(root: int) -> list[Member]:
+    """The living descendants of `root`, at most MAX_MEMBERS."""
+    found: list[Member] = []
+    waiting = children(root)
+    while waiting and len(found) < MAX_MEMBERS:
+        pid = waiting.pop()
+        member = read_member(pid)
+        if member is not None:
+            found.append(member)
+        waiting.extend(children(pid))
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """The children of every thread of `pid`; empty when it is gone."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    found: list[int] = []
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found.extend(map(int, file.read().split()))
+        except OSError:
+            continue
+    return found
+
+
+def read_member(pid: int) -> Member | None:
+    """The process `pid`, or None when it is gone or a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except OSError:
+        return None
+    name, _, rest = text.partition(b" (")[2].rpartition(b") ")
+    state, parent = rest.split(maxsplit=2)[:2]
+    if state in (b"Z", b"X"):
+        return None
+    return Member(pid, name.decode("utf-8", "replace"), int(parent))

@@ -1,0 +1,88 @@
+"""Messages between the host library and the launcher program: JSON in SEQPACKET packets, with descriptors beside them.
+
+Both sides use this module. It knows packets and descriptors, not what they mean.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import socket
+from typing import Any
+
+from .linuxos import MSG_CMSG_CLOEXEC, memory_file
+
+MAX_INLINE_BYTES = 65536
+"""Larger messages travel in a memory file: a packet must fit the socket's send buffer."""
+_MAX_DESCRIPTORS = 16
+_DESCRIPTOR_BYTES = array.array("i").itemsize
+_ANCILLARY_BYTES = socket.CMSG_SPACE(_MAX_DESCRIPTORS * _DESCRIPTOR_BYTES)
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class PeerGone(Exception):
+    """The other end closed its socket or died."""
+
+
+def socket_pair() -> tuple[socket.socket, socket.socket]:
+    """Two connected ends that keep packet boundaries."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def send(channel: socket.socket, message: Any, descriptors: tuple[int, ...] = ()) -> None:
+    """Send one message with copies of `descriptors`; the caller keeps its own.
+
+    Raises PeerGone when nobody is left to read it.
+    """
+    payload = _encode(message).encode("ascii")
+    if len(payload) <= MAX_INLINE_BYTES:
+        _send_packet(channel, b"i" + payload, descriptors)
+        return
+    overflow = memory_file("message")
+    try:
+        _write_all(overflow, payload)
+        _send_packet(channel, b"m", (*descriptors, overflow))
+    finally:
+        os.close(overflow)
+
+
+def receive(channel: socket.socket, flags: int = 0) -> tuple[Any, list[int]]:
+    """The next message and the descriptors that came with it, which now belong to the caller (close-on-exec).
+
+    Raises PeerGone at the end of the stream, BlockingIOError with MSG_DONTWAIT and nothing there.
+    """
+    try:
+        packet, ancillary, _, _ = channel.recvmsg(MAX_INLINE_BYTES + 1, _ANCILLARY_BYTES, flags | MSG_CMSG_CLOEXEC)
+    except ConnectionError as error:
+        raise PeerGone from error
+    descriptors = _descriptors(ancillary)
+    if not packet:
+        raise PeerGone
+    if packet[:1] == b"i":
+        return json.loads(packet[1:]), descriptors
+    with os.fdopen(descriptors.pop(), "rb") as file:
+        file.seek(0)
+        return json.loads(file.read()), descriptors
+
+
+def _send_packet(channel: socket.socket, packet: bytes, descriptors: tuple[int, ...]) -> None:
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+    try:
+        channel.sendmsg([packet], rights, socket.MSG_NOSIGNAL)
+    except (BrokenPipeError, ConnectionError) as error:
+        raise PeerGone from error
+
+
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    found = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found.frombytes(data[: len(data) - len(data) % _DESCRIPTOR_BYTES])
+    return list(found)
+
+
+def _write_all(descriptor: int, payload: bytes) -> None:
+    view = memoryview(payload)
+    while view:
+        view = view[os.write(descriptor, view) :]

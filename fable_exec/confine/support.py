@@ -1,0 +1,49 @@
+"""What a probe found out about this host. Values only."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+
+import attrs
+
+_HINTS = {
+    errno.ENOSPC: "user.max_user_namespaces is 0 or used up: raise it with sysctl",
+    errno.EPERM: "refused by AppArmor, SELinux or a container's seccomp profile: allow user namespaces for this program there",
+    errno.ENOSYS: "this kernel is built without it",
+    errno.EACCES: "refused by a security module",
+}
+
+
+@attrs.frozen(kw_only=True)
+class Support:
+    """errno of each ability when it was tried (0 = it works).
+
+    Args:
+        user_namespaces: PID, mount, IPC and UTS namespaces through a user namespace.
+        root_namespaces: the same without a user namespace, which needs root.
+        own_proc: a /proc of one's own inside them.
+    """
+
+    user_namespaces: int
+    root_namespaces: int
+    own_proc: int
+
+    @classmethod
+    def from_probe(cls, found: Mapping[str, int]) -> Support:
+        """The launcher program's answer as a value."""
+        return cls(**found)
+
+    @property
+    def namespaces(self) -> bool:
+        """Whether a launcher can have namespaces of its own, one way or the other."""
+        return self.user_namespaces == 0 or self.root_namespaces == 0
+
+
+def explain_errno(number: int) -> str:
+    """Why an ability is missing and what to do about it, in one sentence; empty when it is there."""
+    if number == 0:
+        return ""
+    name = errno.errorcode.get(number, str(number))
+    hint = _HINTS.get(number)
+    return f"{name}: {hint}" if hint else name

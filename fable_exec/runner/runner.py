@@ -1,0 +1,103 @@
+"""Run commands under one plan: blocking, in asyncio, or as a running command to talk to. One runner serves many threads."""
+
+from __future__ import annotations
+
+import asyncio
+
+from .._launcher import wire
+from ..confine import LaunchMode, Plan, compile_plan
+from ..errors import BrokerGone
+from ..outcome import Applied, Outcome
+from .command import Command
+from .driving import LoopWatcher, PollWatcher, drive, drive_in_loop
+from .exchange import Exchange, Sink, Watcher
+from .launchers import Launchers, WorkspaceIdentity
+from .running import AsyncRunningCommand, RunningCommand
+
+
+class Runner:
+    """Starts its launcher with the first command; `close` ends everything that still runs.
+
+    Args:
+        workspace: the directory all commands run beneath.
+        launch: the launch mode; "auto" takes the strongest that this host can do.
+    """
+
+    def __init__(self, workspace: WorkspaceIdentity, launch: LaunchMode = "auto") -> None:
+        self._launchers = Launchers(workspace)
+        self._launch: LaunchMode = launch
+        self._plan: Plan | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """The plan in force; asks the host what it supports when first used.
+
+        Raises:
+            ConfinementUnavailable: the launch mode was named and cannot be had here.
+        """
+        if self._plan is None:
+            self._plan = compile_plan(self._launch, self._launchers.support())
+        return self._plan
+
+    @property
+    def applied(self) -> tuple[Applied, ...]:
+        """What the plan gives, protection by protection."""
+        return self.plan.applied
+
+    def run(self, command: Command) -> Outcome:
+        """Run `command` to its end. Returns within its deadline plus 0.3 s; nothing of it is alive then.
+
+        Raises:
+            LaunchFailed: it was never started. ConfinementUnavailable: the launcher could not be.
+        """
+        watcher = PollWatcher()
+        exchange = self._begin(command, watcher, None)
+        drive(exchange, watcher)
+        return exchange.outcome()
+
+    async def run_async(self, command: Command) -> Outcome:
+        """The same without blocking the loop (starting the launcher, once, takes a thread). Cancelling ends the tree first."""
+        loop = asyncio.get_running_loop()
+        if self._plan is None:
+            await asyncio.to_thread(self._warm_up)
+        watcher = LoopWatcher(loop)
+        exchange = self._begin(command, watcher, None)
+        await drive_in_loop(exchange, watcher)
+        return exchange.outcome()
+
+    def start(self, command: Command) -> RunningCommand:
+        """Start `command` and return at once; its output is read, and its end noticed, while events are taken."""
+        watcher = PollWatcher()
+        running = RunningCommand(watcher)
+        running.attach(self._begin(command, watcher, running.put))
+        return running
+
+    async def start_async(self, command: Command) -> AsyncRunningCommand:
+        """The asyncio twin of `start`."""
+        if self._plan is None:
+            await asyncio.to_thread(self._warm_up)
+        watcher = LoopWatcher(asyncio.get_running_loop())
+        running = AsyncRunningCommand(watcher)
+        running.attach(self._begin(command, watcher, running.put))
+        return running
+
+    def close(self) -> None:
+        """End all commands and the launcher program, some seconds at most. Idempotent."""
+        self._launchers.close()
+
+    def _warm_up(self) -> None:
+        self._launchers.get(self.plan)
+
+    def _begin(self, command: Command, watcher: Watcher, sink: Sink | None) -> Exchange:
+        for last_try in (False, True):
+            exchange = Exchange(command, self.plan.applied, watcher, sink)
+            control = self._launchers.get(self.plan)
+            try:
+                exchange.begin(control)
+                return exchange
+            except (wire.PeerGone, OSError) as error:
+                # Killed since its last use: the request cannot have been taken, so another try is safe.
+                self._launchers.lost(self.plan, control)
+                if last_try or not isinstance(error, wire.PeerGone):
+                    raise BrokerGone(f"the launcher is gone: {error}") from error
+        raise BrokerGone("the launcher is gone")

@@ -1,0 +1,245 @@
+"""A command that is still running, as a handle: take its events, feed it, cancel it, wait for it.
+
+Output is read while events are taken; a command that nobody listens to waits at a full pipe
+and ends at its deadline all the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from typing import Literal
+
+import attrs
+
+from ..errors import InternalError
+from ..outcome import EndedBy, Outcome
+from .driving import LoopWatcher, PollWatcher, drive_in_loop
+from .exchange import Exchange
+
+StreamName = Literal["stdout", "stderr"]
+_WRITE_STEP_SECONDS = 0.05
+
+
+@attrs.frozen
+class Output:
+    """A piece of one stream. `sequence` counts the command's events from 1 over both streams, `offset` the bytes of this one."""
+
+    stream: str
+    data: bytes
+    sequence: int
+    offset: int
+
+
+@attrs.frozen
+class Exited:
+    """The last event: the command and everything it started are gone."""
+
+    outcome: Outcome
+    sequence: int
+
+
+Event = Output | Exited
+
+
+class _EventQueue:
+    """Events in their order; the last one is Exited."""
+
+    def __init__(self) -> None:
+        self._pending: deque[Event] = deque()
+        self._numbers = itertools.count(1)
+        self._offsets = {"stdout": 0, "stderr": 0}
+        self._exchange: Exchange | None = None
+        self._finished = False
+
+    def attach(self, exchange: Exchange) -> None:
+        """Take over `exchange`, whose sink is `put`."""
+        self._exchange = exchange
+
+    def put(self, stream: str, data: bytes) -> None:
+        """Queue a piece of output."""
+        self._pending.append(Output(stream, data, next(self._numbers), self._offsets[stream]))
+        self._offsets[stream] += len(data)
+
+    @property
+    def exchange(self) -> Exchange:
+        """The conversation behind this command."""
+        if self._exchange is None:
+            raise InternalError("a running command without an exchange")
+        return self._exchange
+
+    @property
+    def leader_pid(self) -> int | None:
+        """The leader's process id as its launcher sees it, once it was announced. Never signal it: it is for display."""
+        return self.exchange.leader
+
+    def pop(self) -> Event | None:
+        """The next event that is here already."""
+        if self._pending:
+            return self._pending.popleft()
+        if self.exchange.done and not self._finished:
+            self._finished = True
+            return Exited(self.exchange.outcome(), next(self._numbers))
+        return None
+
+    def cancel(self) -> None:
+        """End the whole tree; the outcome is `cancelled` unless the leader had ended by itself. Safe from any thread."""
+        self.exchange.request_end(EndedBy.CANCELLED)
+
+
+class RunningCommand(_EventQueue):
+    """The blocking handle. Methods may be called from several threads; events go to whoever asks first."""
+
+    def __init__(self, watcher: PollWatcher) -> None:
+        super().__init__()
+        self._watcher = watcher
+        self._lock = threading.Lock()
+
+    def next_event(self, timeout_seconds: float | None = None) -> Event | None:
+        """The next event; None after the last one, or when none came in `timeout_seconds`.
+
+        Raises LaunchFailed when the command never started.
+        """
+        give_up_at = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while True:
+            with self._lock:
+                event = self.pop()
+                if event is not None or self._finished:
+                    return event
+                self._step(give_up_at)
+            if give_up_at is not None and time.monotonic() >= give_up_at:
+                with self._lock:
+                    return self.pop()
+
+    def events(self) -> Iterator[Event]:
+        """Every event to the last."""
+        while (event := self.next_event()) is not None:
+            yield event
+
+    def write_stdin(self, data: bytes, timeout_seconds: float | None = None) -> int:
+        """Write `data`, waiting for the command to read it; returns how many bytes it took in that time.
+
+        Raises BrokenPipeError when the command has closed its standard input or ended.
+        """
+        give_up_at = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        rest = memoryview(data)
+        while rest:
+            with self._lock:
+                rest = rest[self._feed(rest) :]
+                if rest:
+                    self._step(time.monotonic() + _WRITE_STEP_SECONDS)
+            if give_up_at is not None and time.monotonic() >= give_up_at:
+                break
+        return len(data) - len(rest)
+
+    def close_stdin(self) -> None:
+        """Let the command see the end of its standard input."""
+        with self._lock:
+            self.exchange.close_stdin()
+
+    def wait(self, timeout_seconds: float | None = None) -> Outcome | None:
+        """Drop the remaining events and return the outcome, output included; None when it did not end in `timeout_seconds`."""
+        give_up_at = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while not self.exchange.done:
+            with self._lock:
+                if not self.exchange.done:
+                    self._step(give_up_at)
+            self._pending.clear()
+            if give_up_at is not None and time.monotonic() >= give_up_at and not self.exchange.done:
+                return None
+        return self.exchange.outcome()
+
+    def close(self) -> None:
+        """End the command if it still runs, and release everything. Idempotent."""
+        if not self.exchange.done:
+            self.cancel()
+            self.wait()
+
+    def __enter__(self) -> RunningCommand:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _step(self, give_up_at: float | None) -> None:
+        # Short steps let another thread in, and let `cancel` from another thread take effect.
+        until = min(self.exchange.due_at(), time.monotonic() + _WRITE_STEP_SECONDS)
+        self._watcher.step(until if give_up_at is None else min(until, give_up_at))
+        self.exchange.tick()
+
+    def _feed(self, data: memoryview) -> int:
+        try:
+            return self.exchange.feed(bytes(data[: select.PIPE_BUF * 16]))
+        except BlockingIOError:
+            return 0
+
+
+class AsyncRunningCommand(_EventQueue):
+    """The asyncio handle, for one task at a time (`cancel` from any)."""
+
+    def __init__(self, watcher: LoopWatcher) -> None:
+        super().__init__()
+        self._watcher = watcher
+        watcher.pause()
+
+    async def next_event(self) -> Event | None:
+        """The next event; None after the last one. Raises LaunchFailed when the command never started."""
+        while True:
+            event = self.pop()
+            if event is not None or self._finished:
+                return event
+            await self._step()
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Every event to the last."""
+        while (event := await self.next_event()) is not None:
+            yield event
+
+    async def write_stdin(self, data: bytes) -> None:
+        """Write all of `data`, waiting for the command to read it. Raises BrokenPipeError when it does not."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[self.exchange.feed(bytes(rest[: select.PIPE_BUF * 16])) :]
+            except BlockingIOError:
+                await self._step(_WRITE_STEP_SECONDS)
+
+    def close_stdin(self) -> None:
+        """Let the command see the end of its standard input."""
+        self.exchange.close_stdin()
+
+    async def wait(self) -> Outcome:
+        """Take the remaining events and return the outcome. Cancelling the waiting task ends the command."""
+        self._watcher.resume()
+        try:
+            await drive_in_loop(self.exchange, self._watcher)
+        finally:
+            self._watcher.pause()
+        return self.exchange.outcome()
+
+    async def close(self) -> None:
+        """End the command if it still runs, and release everything. Idempotent."""
+        if not self.exchange.done:
+            self.cancel()
+            await self.wait()
+
+    async def __aenter__(self) -> AsyncRunningCommand:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _step(self, longest_seconds: float | None = None) -> None:
+        until = self.exchange.due_at()
+        if longest_seconds is not None:
+            until = min(until, time.monotonic() + longest_seconds)
+        self._watcher.resume()
+        try:
+            await self._watcher.step(until)
+        finally:
+            self._watcher.pause()
+        self.exchange.tick()
