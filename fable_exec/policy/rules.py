@@ -7,14 +7,14 @@ them all. Which field has which rule is written in `values`; nothing here knows 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path, PurePath, PureWindowsPath
+from pathlib import Path, PurePath
 from typing import Any, Protocol
 
 import attrs
 
-from fable_exec.policy.names import is_environment_name, prefix_names_injection
+from fable_exec.policy.forms import encodable
+from fable_exec.policy.names import is_environment_name
 
 __all__ = [
     "MAX_INTEGER",
@@ -32,11 +32,7 @@ __all__ = [
     "Variables",
     "Whole",
     "WorkspaceDirectory",
-    "environment_entry",
-    "executable_entry",
-    "path_directory",
-    "protected_name",
-    "token_digest",
+    "shown",
 ]
 
 Faults = list[tuple[str, str]]
@@ -44,10 +40,6 @@ Faults = list[tuple[str, str]]
 
 MAX_INTEGER = 2**53 - 1
 """Largest integer that every JSON reader keeps exactly (RFC 8259, section 6)."""
-
-_ON_WINDOWS = isinstance(PurePath(), PureWindowsPath)
-_SEPARATORS = "/\\" if _ON_WINDOWS else "/"
-_PATH_LIST_SEPARATOR = ";" if _ON_WINDOWS else ":"
 
 
 class Rule(Protocol):
@@ -168,7 +160,7 @@ class Text:
             return value
         text = str.__str__(value)  # a subclass could answer differently each time it is asked
         try:
-            return self.form(_encodable(text))
+            return self.form(encodable(text))
         except ValueError as error:
             faults.append((path, str(error) if self.secret else f"{error}: {shown(text)}"))
             return value
@@ -236,7 +228,7 @@ class Variables:
             faults.append((f"{path}.{name}", f"must be a string, not {type(content).__name__}"))
         else:
             try:
-                _encodable(content)
+                encodable(content)
             except ValueError as error:
                 faults.append((f"{path}.{name}", str(error)))  # the value stays out of the message: it may be a secret
 
@@ -275,7 +267,7 @@ class WorkspaceDirectory:
         found = Path(text).expanduser().resolve(strict=True)
         if not found.is_dir():
             raise ValueError("must be an existing directory")
-        _encodable(str(found))
+        encodable(str(found))
         return found
 
     def schema(self) -> dict[str, Any]:
@@ -300,57 +292,6 @@ class AbsoluteFile:
         return {"type": "string", "minLength": 1}
 
 
-def executable_entry(text: str) -> str:
-    """An entry of the allow-list: a bare name, or an absolute path after `~` is expanded."""
-    if text.startswith("~"):
-        try:
-            text = str(Path(text).expanduser())
-        except RuntimeError as error:
-            raise ValueError("has no home directory to expand ~ to") from error
-    if any(separator in text for separator in _SEPARATORS):
-        if not PurePath(text).is_absolute():
-            raise ValueError("must be a bare name or an absolute path")
-        if text[-1] in _SEPARATORS:
-            raise ValueError("must name a file, not a directory")
-    if text in (".", "..") or PurePath(text).name in ("", ".."):
-        raise ValueError("must name a file")
-    return text
-
-
-def environment_entry(text: str) -> str:
-    """A variable's full name, or `PREFIX*`; a pattern may not be made for injection names, those are named one by one."""
-    prefix = text.removesuffix("*")
-    if not is_environment_name(prefix):
-        raise ValueError("must be the name of an environment variable, or a prefix followed by *")
-    if prefix != text and prefix_names_injection(prefix):
-        raise ValueError("names variables that can run code; name them one by one")
-    return text
-
-
-def path_directory(text: str) -> str:
-    """One directory of a command's PATH."""
-    if not PurePath(text).is_absolute():
-        raise ValueError("must be an absolute directory")  # an empty or relative one means the current directory, see execvp(3)
-    if _PATH_LIST_SEPARATOR in text:
-        raise ValueError(f"must be one directory, without {_PATH_LIST_SEPARATOR}")
-    return text
-
-
-def protected_name(text: str) -> str:
-    """A single name that no path may contain."""
-    if "/" in text or "\\" in text or text in ("", ".", ".."):
-        raise ValueError("must be one name, not a path")
-    return text
-
-
-def token_digest(text: str) -> str | None:
-    """A SHA-256 digest as 64 lower-case hexadecimal digits; blank is None."""
-    digest = text.strip().lower()
-    if digest and re.fullmatch("[0-9a-f]{64}", digest) is None:
-        raise ValueError("must be the SHA-256 of the token as 64 hexadecimal digits")
-    return digest or None
-
-
 def shown(value: object) -> str:
     """`value` for a message: escaped and bounded."""
     if isinstance(value, (list, tuple, Mapping)) or not isinstance(value, (str, int, float, PurePath)):
@@ -366,17 +307,7 @@ def _path_text(value: Any) -> str:
         raise ValueError(f"must be a path, not {type(value).__name__}")
     if not str(value):
         raise ValueError("must not be empty")  # pathlib would read it as the current directory
-    return _encodable(str(value))
-
-
-def _encodable(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("must not contain NUL")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError("must be valid Unicode, without lone surrogates") from error
-    return text
+    return encodable(str(value))
 
 
 def _plain(error: Exception) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Literal, cast
 import attrs
 
 from fable_exec.errors import PolicyError
+from fable_exec.policy.forms import environment_entry, executable_entry, path_directory, protected_name, token_digest
 from fable_exec.policy.names import is_injection_name, pattern_admits
 from fable_exec.policy.rules import (
     AbsoluteFile,
@@ -32,11 +33,6 @@ from fable_exec.policy.rules import (
     Variables,
     Whole,
     WorkspaceDirectory,
-    environment_entry,
-    executable_entry,
-    path_directory,
-    protected_name,
-    token_digest,
 )
 
 __all__ = ["AuditRules", "BrokerPolicy", "EnvironmentPolicy", "Limits", "PathRules", "check_fields", "meaning_of", "rule_of"]
@@ -46,6 +42,7 @@ _MIB = 1024 * 1024
 _LONGEST_SECONDS = 3600.0
 _RULE = "fable_exec.rule"
 _MEANING = "fable_exec.meaning"
+_ENVIRONMENT_ENTRIES = Items(Text(environment_entry, {"pattern": r"^[A-Za-z_][A-Za-z0-9_.()-]*\*?$"}))
 
 
 def _field(rule: Rule, meaning: str) -> dict[str, Any]:
@@ -107,14 +104,14 @@ class EnvironmentPolicy:
     inherit: tuple[str, ...] = attrs.field(
         default=(),
         metadata=_field(
-            Items(Text(environment_entry, {"pattern": r"^[A-Za-z_][A-Za-z0-9_.()-]*\*?$"})),
+            _ENVIRONMENT_ENTRIES,
             "Variables of the host that commands get: names, or a prefix followed by *.",
         ),
     )
     request_names: tuple[str, ...] = attrs.field(
         default=(),
         metadata=_field(
-            Items(Text(environment_entry, {"pattern": r"^[A-Za-z_][A-Za-z0-9_.()-]*\*?$"})),
+            _ENVIRONMENT_ENTRIES,
             "Variables a request may set for its own command: names, or a prefix followed by *.",
         ),
     )

@@ -1,0 +1,79 @@
+"""The one form of each kind of text in a policy.
+
+A function takes a string and returns that form, or raises ValueError with the rule. It knows no field and no path in a document.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePath, PureWindowsPath
+
+from fable_exec.policy.names import is_environment_name, prefix_names_injection
+
+__all__ = ["encodable", "environment_entry", "executable_entry", "path_directory", "protected_name", "token_digest"]
+
+_ON_WINDOWS = isinstance(PurePath(), PureWindowsPath)
+_SEPARATORS = "/\\" if _ON_WINDOWS else "/"
+_PATH_LIST_SEPARATOR = ";" if _ON_WINDOWS else ":"
+
+
+def encodable(text: str) -> str:
+    """Text that the kernel and JSON can both take."""
+    if "\0" in text:
+        raise ValueError("must not contain NUL")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("must be valid Unicode, without lone surrogates") from error
+    return text
+
+
+def executable_entry(text: str) -> str:
+    """An entry of the allow-list: a bare name, or an absolute path after `~` is expanded."""
+    if text.startswith("~"):
+        try:
+            text = str(Path(text).expanduser())
+        except RuntimeError as error:
+            raise ValueError("has no home directory to expand ~ to") from error
+    if any(separator in text for separator in _SEPARATORS):
+        if not PurePath(text).is_absolute():
+            raise ValueError("must be a bare name or an absolute path")
+        if text[-1] in _SEPARATORS:
+            raise ValueError("must name a file, not a directory")
+    if text in (".", "..") or PurePath(text).name in ("", ".."):
+        raise ValueError("must name a file")
+    return text
+
+
+def environment_entry(text: str) -> str:
+    """A variable's full name, or `PREFIX*`; a pattern may not be made for injection names, those are named one by one."""
+    prefix = text.removesuffix("*")
+    if not is_environment_name(prefix):
+        raise ValueError("must be the name of an environment variable, or a prefix followed by *")
+    if prefix != text and prefix_names_injection(prefix):
+        raise ValueError("names variables that can run code; name them one by one")
+    return text
+
+
+def path_directory(text: str) -> str:
+    """One directory of a command's PATH."""
+    if not PurePath(text).is_absolute():
+        raise ValueError("must be an absolute directory")  # an empty or relative one means the current directory, see execvp(3)
+    if _PATH_LIST_SEPARATOR in text:
+        raise ValueError(f"must be one directory, without {_PATH_LIST_SEPARATOR}")
+    return text
+
+
+def protected_name(text: str) -> str:
+    """A single name that no path may contain."""
+    if "/" in text or "\\" in text or text in ("", ".", ".."):
+        raise ValueError("must be one name, not a path")
+    return text
+
+
+def token_digest(text: str) -> str | None:
+    """A SHA-256 digest as 64 lower-case hexadecimal digits; blank is None."""
+    digest = text.strip().lower()
+    if digest and re.fullmatch("[0-9a-f]{64}", digest) is None:
+        raise ValueError("must be the SHA-256 of the token as 64 hexadecimal digits")
+    return digest or None
