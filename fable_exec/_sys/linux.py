@@ -1,0 +1,84 @@
+"""Linux: openat2 for whole paths, O_PATH handles for single names, renameat2; also the module for other POSIX systems.
+
+Where a constant or call does not exist the function raises OSError(ENOSYS). Sources: openat2(2), open(2), rename(2), flock(2).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+from fable_exec._launcher import kernel_fs
+
+HAS_DIRECTORY_HANDLES = True
+
+_STRICT = kernel_fs.RESOLVE_BENEATH | kernel_fs.RESOLVE_NO_SYMLINKS | kernel_fs.RESOLVE_NO_MAGICLINKS
+_O_PATH: int = getattr(os, "O_PATH", 0)
+_HANDLE_FLAGS = _O_PATH | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+def open_beneath(path: str, dir_fd: int, flags: int, mode: int = 0, *, no_xdev: bool = False) -> int:
+    """Open a whole relative path in one call that follows no link and does not leave `dir_fd`; O_CLOEXEC is added."""
+    resolve = _STRICT | kernel_fs.RESOLVE_NO_XDEV if no_xdev else _STRICT
+    return kernel_fs.openat2(dir_fd, path, flags | os.O_CLOEXEC, mode, resolve)
+
+
+def open_handle_beneath(path: str, dir_fd: int, *, no_xdev: bool = False) -> int:
+    """A handle on what `path` names, itself when it is a link: O_PATH with O_NOFOLLOW accepts a final link, so fstat it."""
+    return open_beneath(path, dir_fd, _HANDLE_FLAGS, no_xdev=no_xdev)
+
+
+def open_handle(name: str, dir_fd: int) -> int:
+    """A handle on the single `name`, never followed and never read: no FIFO blocks, search permission suffices."""
+    if not _O_PATH:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), name)
+    return os.open(name, _HANDLE_FLAGS, dir_fd=dir_fd)
+
+
+def rename_noreplace(old: str, new: str, *, old_dir_fd: int, new_dir_fd: int) -> None:
+    """Rename, or FileExistsError when `new` exists; ENOSYS or EINVAL where kernel or file system cannot promise it."""
+    kernel_fs.renameat2(old_dir_fd, old, new_dir_fd, new, kernel_fs.RENAME_NOREPLACE)
+
+
+def rename_exchange(old: str, new: str, *, old_dir_fd: int, new_dir_fd: int) -> None:
+    """Swap two names in one step."""
+    kernel_fs.renameat2(old_dir_fd, old, new_dir_fd, new, kernel_fs.RENAME_EXCHANGE)
+
+
+def path_of(fd: int) -> str | None:
+    """The present path of a directory descriptor, for people and for messages; None where it cannot be told."""
+    try:
+        path = os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return None
+    return path if path.startswith("/") else None
+
+
+def sync_file(fd: int) -> None:
+    """Put the file's bytes and metadata on the medium."""
+    os.fsync(fd)
+
+
+def sync_directory(fd: int) -> None:
+    """Put the directory's entries on the medium; a file system that has no such thing (EINVAL, ENOTSUP) is taken as it is."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+
+
+def try_lock(fd: int) -> bool:
+    """Take the advisory lock of an open file without waiting; False when another holds it, True also where locks do not exist."""
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # a file system without locks: the caller's other checks have to do
+    return True
