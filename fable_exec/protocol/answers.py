@@ -105,7 +105,7 @@ def _converter() -> Converter:
     for exact in (str, int, bool):
         converter.register_structure_hook(exact, _exactly(exact))
     converter.register_structure_hook(float, _seconds)
-    converter.register_structure_hook_func(lambda wanted: get_origin(wanted) is tuple, _items)
+    converter.register_structure_hook_func(_is_tuple, _items)
     return converter
 
 
@@ -122,6 +122,11 @@ def _seconds(value: Any, _: Any) -> float:
     if type(value) not in (int, float):
         raise TypeError(f"a number expected, not {kind(value)}")
     return float(value)
+
+
+def _is_tuple(wanted: Any) -> bool:
+    origin: object = get_origin(wanted)
+    return origin is tuple
 
 
 def _items(value: Any, wanted: Any) -> tuple[Any, ...]:

@@ -25,6 +25,10 @@ _MEMBERS = {
     for request, names in BYTES_MEMBERS.items()
 }
 
+_REQUIRED = {
+    request: [field.name for field in attrs.fields(request) if field.default is attrs.NOTHING] for request in BYTES_MEMBERS
+}
+
 
 class RequestLimits(Protocol):
     """What decoding needs of a policy's limits."""
@@ -93,9 +97,9 @@ def _request_type(action: object) -> type[Request]:
 
 
 def _require(request_type: type[Request], given: Mapping[str, Any]) -> None:
-    for field in attrs.fields(request_type):
-        if field.default is attrs.NOTHING and field.name not in given:
-            raise InvalidRequest(f"{request_type.action} needs {field.name}")
+    for name in _REQUIRED[request_type]:
+        if name not in given:
+            raise InvalidRequest(f"{request_type.action} needs {name}")
 
 
 def _turn_text_into_bytes(request_type: type[Request], given: dict[str, Any]) -> None:

@@ -58,10 +58,20 @@ class Request:
     action: ClassVar[str]
 
     def __attrs_post_init__(self) -> None:
-        for field in attrs.fields(type(self)):
-            rule = field.metadata.get(_RULE)
-            if rule is not None:
-                object.__setattr__(self, field.name, rule(getattr(self, field.name), field.name))
+        for name, rule in _rules_of(type(self)):
+            object.__setattr__(self, name, rule(getattr(self, name), name))
+
+
+_RULES: dict[object, tuple[tuple[str, rules.Rule], ...]] = {}
+
+
+def _rules_of(request_type: type[Request]) -> tuple[tuple[str, rules.Rule], ...]:
+    found = _RULES.get(request_type)
+    if found is None:
+        fields = attrs.fields(request_type)
+        found = tuple((field.name, field.metadata[_RULE]) for field in fields if _RULE in field.metadata)
+        _RULES[request_type] = found
+    return found
 
 
 @attrs.frozen(kw_only=True)

@@ -1,6 +1,6 @@
 """How fast FrameReader cuts lines, beside bytes.split over the whole input, the fastest that can be written in Python.
 
-Run it alone: ``python benchmarks/frames_bench.py``. Every line of the table is the best of five runs over about 60 MB.
+Run it alone: ``python benchmarks/bench_frames.py``. Every line of the table is the best of five runs over about 60 MB.
 """
 
 from __future__ import annotations
