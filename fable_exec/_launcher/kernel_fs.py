@@ -1,4 +1,4 @@
-"""The file-system calls that Python's standard library lacks: openat2(2) and renameat2(2), one wrapper each.
+"""The file-system calls that Python's standard library lacks: openat2(2), renameat2(2), sync_file_range(2), one wrapper each.
 
 A bare system call loses three things that `os.open` gives; they are put back here: the retry after EINTR (PEP 475), the `open`
 audit event (PEP 578) and the file name on the OSError. A call that this machine has no number for is OSError(ENOSYS), the
@@ -20,6 +20,8 @@ RESOLVE_BENEATH = 0x08
 
 RENAME_NOREPLACE = 1
 RENAME_EXCHANGE = 2
+
+SYNC_FILE_RANGE_WRITE = 2
 
 
 class _OpenHow(ctypes.Structure):
@@ -108,6 +110,21 @@ def renameat2(old_dir_fd: int, old: str, new_dir_fd: int, new: str, flags: int) 
     result: int = _renameat2(SYS_RENAMEAT2, old_dir_fd, _encoded(old), new_dir_fd, _encoded(new), flags)
     if result != 0:
         raise _failed("renameat2", ctypes.get_errno(), old, new)
+
+
+def start_writeback(fd: int) -> None:
+    """Have the kernel begin to write the file's dirty pages and do not wait; durability still needs fsync.
+
+    Raises:
+        OSError: the kernel's answer; ENOSYS where the C library has no sync_file_range.
+    """
+    call = getattr(_libc, "sync_file_range", None) if _on_linux else None
+    if call is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    if call(fd, 0, 0, SYNC_FILE_RANGE_WRITE) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def _encoded(path: str) -> bytes:

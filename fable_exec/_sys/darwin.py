@@ -111,6 +111,10 @@ def sync_file(fd: int) -> None:
         os.fsync(fd)
 
 
+def start_writeback(fd: int) -> None:
+    """Nothing: a hint that this system has no call for."""
+
+
 def sync_directory(fd: int) -> None:
     """Put the directory's entries on the medium; a file system that has no such thing is taken as it is."""
     try:

@@ -60,6 +60,14 @@ def sync_file(fd: int) -> None:
     os.fsync(fd)
 
 
+def start_writeback(fd: int) -> None:
+    """Begin to write the file out while the caller does something else; a hint, so a failure is the later sync's to report."""
+    try:
+        kernel_fs.start_writeback(fd)
+    except OSError:
+        pass
+
+
 def sync_directory(fd: int) -> None:
     """Put the directory's entries on the medium; a file system that has no such thing (EINVAL, ENOTSUP) is taken as it is."""
     try:

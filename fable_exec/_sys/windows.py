@@ -51,6 +51,10 @@ def sync_file(fd: int) -> None:
     os.fsync(fd)
 
 
+def start_writeback(fd: int) -> None:
+    """Nothing: a hint that this system has no call for."""
+
+
 def sync_directory(fd: int) -> None:
     """Nothing: NTFS journals its directories and has no call for it."""
 

@@ -28,6 +28,7 @@ __all__ = ["create_exclusive", "is_temporary_name", "remove_leftover", "temporar
 NEW_FILE_MODE = 0o600
 _OPEN_FILES_CAN_BE_RENAMED = os.name == "posix"
 MAX_NAME_TRIES = 16
+MIN_BYTES_OF_EARLY_WRITEBACK = 64 << 10
 
 # Of fixed length: name plus suffix would be too long for the file system with names of 251 bytes and more.
 _TEMPORARY_NAME = re.compile(r"\.fable-tmp-[0-9a-f]{16}\Z")
@@ -61,9 +62,9 @@ def write_replace(
             raise changed(text, expected_sha256, None)
         directory.rename(temporary, directory, name)
 
-    _write_then(directory, data, mode, old, fresh_name, text, put)
+    digest = _write_then(directory, data, mode, old, fresh_name, text, put)
     return Written(
-        sha256=hashlib.sha256(data).hexdigest(),
+        sha256=digest,
         size_bytes=memoryview(data).nbytes,
         created=old is None,
         previous_sha256=expected_sha256.lower() if expected_sha256 is not None else None,
@@ -84,8 +85,8 @@ def create_exclusive(
     def put(temporary: str) -> None:
         move_noreplace(directory, temporary, directory, name)
 
-    _write_then(directory, data, new_mode, None, fresh_name, text, put)
-    return Written(sha256=hashlib.sha256(data).hexdigest(), size_bytes=memoryview(data).nbytes, created=True)
+    digest = _write_then(directory, data, new_mode, None, fresh_name, text, put)
+    return Written(sha256=digest, size_bytes=memoryview(data).nbytes, created=True)
 
 
 def _look_at_target(directory: Directory, name: str, text: str) -> os.stat_result | None:
@@ -122,12 +123,15 @@ def _fingerprint(status: os.stat_result) -> tuple[int, ...]:
 def _write_then(
     directory: Directory, data: Data, mode: int, old: os.stat_result | None,
     fresh_name: Callable[[], str], text: str, put: Callable[[str], None],
-) -> None:  # fmt: skip
-    """Write `data` durably under a temporary name and let `put` give it its own; leave no temporary file after an error."""
+) -> str:  # fmt: skip
+    """Write `data` durably under a temporary name, let `put` give it its own, and return the digest of `data`.
+
+    No temporary file is left after an error.
+    """
     temporary, fd = _create_temporary(directory, fresh_name, text)
     try:
         try:
-            _fill(fd, data, mode, old)
+            digest = _fill(fd, data, mode, old)
             if not _OPEN_FILES_CAN_BE_RENAMED:
                 fd = _closed(fd)
             put(temporary)
@@ -139,15 +143,21 @@ def _write_then(
             _sys.sync_file(fd)
     finally:
         _closed(fd)
+    return digest
 
 
-def _fill(fd: int, data: Data, mode: int, old: os.stat_result | None) -> None:
+def _fill(fd: int, data: Data, mode: int, old: os.stat_result | None) -> str:
+    """Content, owner, mode, then sync. The digest is computed while the device is already writing."""
     write_all(fd, data)
+    if memoryview(data).nbytes >= MIN_BYTES_OF_EARLY_WRITEBACK:
+        _sys.start_writeback(fd)
+    digest = hashlib.sha256(data).hexdigest()
     if old is not None:
         _keep_owner(fd, old)
     if os.name == "posix":
         os.fchmod(fd, mode)
     _sys.sync_file(fd)
+    return digest
 
 
 def _closed(fd: int) -> int:
