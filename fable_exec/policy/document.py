@@ -14,8 +14,9 @@ from typing import Any
 import attrs
 
 from fable_exec.errors import PolicyError
+from fable_exec.policy.fields import check_fields, rule_of
 from fable_exec.policy.rules import Faults, Nested, Rule, shown
-from fable_exec.policy.values import BrokerPolicy, check_fields, rule_of
+from fable_exec.policy.values import BrokerPolicy
 
 __all__ = ["MAX_DOCUMENT_BYTES", "load_json", "load_policy", "load_toml", "parse_json", "parse_toml", "policy_from_mapping"]
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import attrs
 
+from fable_exec.policy.fields import meaning_of, rule_of
 from fable_exec.policy.rules import Nested
-from fable_exec.policy.values import BrokerPolicy, meaning_of, rule_of
+from fable_exec.policy.values import BrokerPolicy
 
 __all__ = ["json_schema", "json_schema_text"]
 

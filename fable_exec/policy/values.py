@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 
 import attrs
 
-from fable_exec.errors import PolicyError
+from fable_exec.policy.fields import ruled, settle
 from fable_exec.policy.forms import environment_entry, executable_entry, path_directory, protected_name, token_digest
 from fable_exec.policy.names import is_injection_name, pattern_admits
 from fable_exec.policy.rules import (
@@ -27,7 +27,6 @@ from fable_exec.policy.rules import (
     Nested,
     OneOf,
     OrNone,
-    Rule,
     Seconds,
     Text,
     Variables,
@@ -35,51 +34,12 @@ from fable_exec.policy.rules import (
     WorkspaceDirectory,
 )
 
-__all__ = ["AuditRules", "BrokerPolicy", "EnvironmentPolicy", "Limits", "PathRules", "check_fields", "meaning_of", "rule_of"]
+__all__ = ["AuditRules", "BrokerPolicy", "EnvironmentPolicy", "Limits", "PathRules"]
 
 _KIB = 1024
 _MIB = 1024 * 1024
 _LONGEST_SECONDS = 3600.0
-_RULE = "fable_exec.rule"
-_MEANING = "fable_exec.meaning"
 _ENVIRONMENT_ENTRIES = Items(Text(environment_entry, {"pattern": r"^[A-Za-z_][A-Za-z0-9_.()-]*\*?$"}))
-
-
-def _field(rule: Rule, meaning: str) -> dict[str, Any]:
-    return {_RULE: rule, _MEANING: meaning}
-
-
-def rule_of(field: attrs.Attribute[Any]) -> Rule:
-    """The rule that stands with a field of a policy class."""
-    return cast("Rule", field.metadata[_RULE])
-
-
-def meaning_of(field: attrs.Attribute[Any]) -> str:
-    """One sentence about a field of a policy class, as the schema and the reference print it."""
-    return cast("str", field.metadata[_MEANING])
-
-
-def check_fields(kind: type[attrs.AttrsInstance], given: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
-    """The members of `given` in their one form; every fault goes to `faults`, in the order of the class."""
-    checked: dict[str, Any] = {}
-    for field in attrs.fields(kind):
-        if field.name in given:
-            before = len(faults)
-            value = rule_of(field).check(given[field.name], field.name, faults)
-            if len(faults) == before:
-                checked[field.name] = value
-    faults += kind.cross_faults(checked) if issubclass(kind, (Limits, BrokerPolicy)) else ()
-    return checked
-
-
-def _settle(policy: attrs.AttrsInstance) -> None:
-    """Bring the fields of a new value to their one form, or raise PolicyError with all faults."""
-    kind, faults = type(policy), Faults()
-    given = {field.name: getattr(policy, field.name) for field in attrs.fields(kind)}
-    for name, value in check_fields(kind, given, faults).items():
-        object.__setattr__(policy, name, value)
-    if faults:
-        raise PolicyError.of(faults)
 
 
 def _path(value: str | Path) -> Path:
@@ -99,32 +59,32 @@ class EnvironmentPolicy:
     """
 
     set: Mapping[str, str] = attrs.field(
-        default=FrozenMapping(), metadata=_field(Variables(), "Variables every command gets, with their values.")
+        default=FrozenMapping(), metadata=ruled(Variables(), "Variables every command gets, with their values.")
     )
     inherit: tuple[str, ...] = attrs.field(
         default=(),
-        metadata=_field(
+        metadata=ruled(
             _ENVIRONMENT_ENTRIES,
             "Variables of the host that commands get: names, or a prefix followed by *.",
         ),
     )
     request_names: tuple[str, ...] = attrs.field(
         default=(),
-        metadata=_field(
+        metadata=ruled(
             _ENVIRONMENT_ENTRIES,
             "Variables a request may set for its own command: names, or a prefix followed by *.",
         ),
     )
     path: tuple[str, ...] | None = attrs.field(
         default=None,
-        metadata=_field(
+        metadata=ruled(
             OrNone(Items(Text(path_directory, {"minLength": 1}), at_least=1)),
             "Directories of PATH, for commands and for finding bare names of the allow-list; null is the host's trusted PATH.",
         ),
     )
 
     def __attrs_post_init__(self) -> None:
-        _settle(self)
+        settle(self)
 
     def inherits(self, name: str) -> bool:
         """Whether commands get the host's variable of this name."""
@@ -146,25 +106,25 @@ class Limits:
     """Bounds of time and size for one request, one answer, and the requests in flight."""
 
     timeout_seconds: float = attrs.field(
-        default=120.0, metadata=_field(Seconds(_LONGEST_SECONDS), "How long a command may run when its request does not say.")
+        default=120.0, metadata=ruled(Seconds(_LONGEST_SECONDS), "How long a command may run when its request does not say.")
     )
     max_timeout_seconds: float = attrs.field(
-        default=_LONGEST_SECONDS, metadata=_field(Seconds(_LONGEST_SECONDS), "Longest time a request may ask for.")
+        default=_LONGEST_SECONDS, metadata=ruled(Seconds(_LONGEST_SECONDS), "Longest time a request may ask for.")
     )
     idle_timeout_seconds: float | None = attrs.field(
         default=None,
-        metadata=_field(OrNone(Seconds(_LONGEST_SECONDS)), "How long a command may stay without output; null is no limit."),
+        metadata=ruled(OrNone(Seconds(_LONGEST_SECONDS)), "How long a command may stay without output; null is no limit."),
     )
     max_frame_bytes: int = attrs.field(
-        default=_MIB, metadata=_field(Whole(64 * _KIB, 64 * _MIB), "Longest request line, in bytes, without its newline.")
+        default=_MIB, metadata=ruled(Whole(64 * _KIB, 64 * _MIB), "Longest request line, in bytes, without its newline.")
     )
     max_answer_bytes: int = attrs.field(
-        default=16 * _MIB, metadata=_field(Whole(64 * _KIB, 1024 * _MIB), "Longest encoded answer line, in bytes.")
+        default=16 * _MIB, metadata=ruled(Whole(64 * _KIB, 1024 * _MIB), "Longest encoded answer line, in bytes.")
     )
-    max_in_flight: int = attrs.field(default=64, metadata=_field(Whole(1, 4096), "Requests that may be worked on at one time."))
+    max_in_flight: int = attrs.field(default=64, metadata=ruled(Whole(1, 4096), "Requests that may be worked on at one time."))
 
     def __attrs_post_init__(self) -> None:
-        _settle(self)
+        settle(self)
 
     @staticmethod
     def cross_faults(checked: Mapping[str, Any]) -> Faults:
@@ -181,25 +141,25 @@ class PathRules:
 
     file_trust: Literal["private", "regular"] = attrs.field(
         default="private",
-        metadata=_field(
+        metadata=ruled(
             OneOf(("private", "regular")),
             "private refuses to read files with hard links or writable by others; regular takes any regular file.",
         ),
     )
     backslash: Literal["separator", "refuse", "literal"] = attrs.field(
         default="separator",
-        metadata=_field(OneOf(("separator", "refuse", "literal")), "What a backslash in a path of a request means."),
+        metadata=ruled(OneOf(("separator", "refuse", "literal")), "What a backslash in a path of a request means."),
     )
     protected: tuple[str, ...] = attrs.field(
         default=(),
-        metadata=_field(
+        metadata=ruled(
             Items(Text(protected_name, {"pattern": r"^[^/\\]+$"})),
             "Names that no path of a request may contain, in any spelling.",
         ),
     )
 
     def __attrs_post_init__(self) -> None:
-        _settle(self)
+        settle(self)
 
 
 @attrs.frozen(kw_only=True)
@@ -209,17 +169,17 @@ class AuditRules:
     path: Path | None = attrs.field(
         default=None,
         converter=_path_or_none,
-        metadata=_field(OrNone(AbsoluteFile()), "Absolute path of the audit log, outside the workspace; null keeps none."),
+        metadata=ruled(OrNone(AbsoluteFile()), "Absolute path of the audit log, outside the workspace; null keeps none."),
     )
     on_failure: Literal["refuse", "continue"] = attrs.field(
         default="refuse",
-        metadata=_field(
+        metadata=ruled(
             OneOf(("refuse", "continue")), "When a line cannot be written: refuse further work, or go on and mark the gap later."
         ),
     )
 
     def __attrs_post_init__(self) -> None:
-        _settle(self)
+        settle(self)
 
 
 @attrs.frozen(kw_only=True)
@@ -232,52 +192,52 @@ class BrokerPolicy:
 
     workspace: Path = attrs.field(
         converter=_path,
-        metadata=_field(
+        metadata=ruled(
             WorkspaceDirectory(), "Existing directory that requests work in; ~ is expanded, links are resolved, once."
         ),
     )
     allowed_executables: tuple[str, ...] = attrs.field(
         default=("python", "python3", "pytest"),
-        metadata=_field(
+        metadata=ruled(
             Items(Text(executable_entry, {"minLength": 1})),
             "Programs that commands may start: bare names, found once in PATH, or absolute paths; ~ is expanded.",
         ),
     )
     max_output_bytes: int = attrs.field(
-        default=1_000_000, metadata=_field(Whole(1), "Most bytes kept of each output stream of a command, and of one read.")
+        default=1_000_000, metadata=ruled(Whole(1), "Most bytes kept of each output stream of a command, and of one read.")
     )
     write_token_digest: str | None = attrs.field(
         default=None,
         repr=False,
-        metadata=_field(
+        metadata=ruled(
             OrNone(Text(token_digest, {"pattern": r"^\s*([0-9A-Fa-f]{64})?\s*$"}, secret=True)),
             "SHA-256 of the token that unlocks writes, in hexadecimal; null or blank means writes stay locked for good.",
         ),
     )
     on_output_limit: Literal["kill", "truncate"] = attrs.field(
         default="kill",
-        metadata=_field(OneOf(("kill", "truncate")), "What happens at max_output_bytes: end the command, or keep head and tail."),
+        metadata=ruled(OneOf(("kill", "truncate")), "What happens at max_output_bytes: end the command, or keep head and tail."),
     )
     environment: EnvironmentPolicy = attrs.field(
-        factory=EnvironmentPolicy, metadata=_field(Nested(EnvironmentPolicy), "The environment of commands.")
+        factory=EnvironmentPolicy, metadata=ruled(Nested(EnvironmentPolicy), "The environment of commands.")
     )
-    limits: Limits = attrs.field(factory=Limits, metadata=_field(Nested(Limits), "Bounds of time, size and number."))
-    paths: PathRules = attrs.field(factory=PathRules, metadata=_field(Nested(PathRules), "How paths are read."))
-    audit: AuditRules = attrs.field(factory=AuditRules, metadata=_field(Nested(AuditRules), "The audit log."))
+    limits: Limits = attrs.field(factory=Limits, metadata=ruled(Nested(Limits), "Bounds of time, size and number."))
+    paths: PathRules = attrs.field(factory=PathRules, metadata=ruled(Nested(PathRules), "How paths are read."))
+    audit: AuditRules = attrs.field(factory=AuditRules, metadata=ruled(Nested(AuditRules), "The audit log."))
     pin_executable_digest: bool = attrs.field(
         default=False,
-        metadata=_field(Flag(), "Also compare the SHA-256 of an executable before each start, not only its device and inode."),
+        metadata=ruled(Flag(), "Also compare the SHA-256 of an executable before each start, not only its device and inode."),
     )
     launch: Literal["auto", "slots", "namespace", "plain"] = attrs.field(
         default="auto",
-        metadata=_field(
+        metadata=ruled(
             OneOf(("auto", "slots", "namespace", "plain")),
             "How commands are started; auto takes the strongest way this host has.",
         ),
     )
 
     def __attrs_post_init__(self) -> None:
-        _settle(self)
+        settle(self)
 
     @staticmethod
     def cross_faults(checked: Mapping[str, Any]) -> Faults:
