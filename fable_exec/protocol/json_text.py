@@ -96,7 +96,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _integer(digits: str) -> int:
     _refuse_foreign_digits(digits)
-    if len(digits) > MAX_INTEGER_DIGITS:
+    if len(digits.lstrip("-")) > MAX_INTEGER_DIGITS:
         raise InvalidRequest(f"an integer of the request has more than {MAX_INTEGER_DIGITS} digits")
     return int(digits)
 
