@@ -9,10 +9,9 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 import attrs
-from cattrs import Converter
 
 from fable_exec.errors import BrokerGone, FableExecError, InvalidRequest
 from fable_exec.outcome import Captured, EndedBy
@@ -22,6 +21,9 @@ from fable_exec.protocol.errors import decode_error
 from fable_exec.protocol.rules import kind
 
 __all__ = ["RESULTS", "Answer", "decode_answer", "decode_result", "parse_answer"]
+
+if TYPE_CHECKING:
+    from cattrs import Converter
 
 _T = TypeVar("_T")
 
@@ -91,7 +93,7 @@ def decode_result(request: requests.Request | type[requests.Request], wire: Mapp
     read: Callable[[Mapping[str, Any]], Any] = _READERS.get(result_type, lambda members: _structured(members, result_type))
     try:
         return read(wire)
-    except (InvalidRequest, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (InvalidRequest, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise _not_understood(f"the result of {request_type.action} is not of its form: {error}") from None
 
 
@@ -101,6 +103,8 @@ def _not_understood(what: str) -> BrokerGone:
 
 @functools.cache
 def _converter() -> Converter:
+    from cattrs import Converter  # 40 ms that a broker's side, which reads no answers, should not pay
+
     converter = Converter(detailed_validation=False)
     for exact in (str, int, bool):
         converter.register_structure_hook(exact, _exactly(exact))

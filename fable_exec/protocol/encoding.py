@@ -6,14 +6,12 @@ Every answer stays within a size: what does not fit is cut and the cut is counte
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
 import attrs
-from cattrs import Converter
 
 from fable_exec.errors import InternalError, InvalidRequest
 from fable_exec.outcome import Captured
@@ -35,16 +33,6 @@ def safe_text(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-@functools.cache
-def _converter() -> Converter:
-    converter = Converter(unstruct_collection_overrides={tuple: list})
-    converter.register_unstructure_hook(str, safe_text)
-    converter.register_unstructure_hook_func(
-        lambda kind: isinstance(kind, type) and issubclass(kind, Enum), lambda word: word.value
-    )
-    return converter
 
 
 def encode_request(request: Request, request_id: str | int | None = None) -> dict[str, Any]:
@@ -110,13 +98,8 @@ def encode_result(
     return _with_fitted_lists(result, room)
 
 
-def _plain(value: Any) -> dict[str, Any]:
-    wire: dict[str, Any] = _converter().unstructure(value)
-    return wire
-
-
 def _with_fitted_lists(result: Result, room: int) -> dict[str, Any]:
-    wire = _plain(result)
+    wire: dict[str, Any] = _plain(result)
     if encoded_size(wire) <= room:
         return wire
     if isinstance(result, StartResult):
@@ -129,6 +112,19 @@ def _with_fitted_lists(result: Result, room: int) -> dict[str, Any]:
         kept = fit_items(wire[name], room - encoded_size({**wire, name: []}) - 1)
         wire.update({name: kept, "truncated": len(kept) < len(wire[name])})
     return _checked(wire, room)
+
+
+def _plain(value: Any) -> Any:
+    """`value` in the types of JSON: attrs values as objects, tuples as lists, enums by their word."""
+    if isinstance(value, str):
+        return safe_text(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Enum):
+        return value.value
+    if attrs.has(type(value)):
+        return {field.name: _plain(getattr(value, field.name)) for field in attrs.fields(type(value))}
+    return value
 
 
 def _checked(wire: dict[str, Any], room: int) -> dict[str, Any]:
