@@ -153,7 +153,7 @@ def _safe(value: Any, depth: int, most_text: int, most_items: int) -> Any:
 def _safe_members(facts: Mapping[str, Any], depth: int, most_text: int, most_items: int) -> dict[str, Any]:
     safe: dict[str, Any] = {}
     for name, value in list(facts.items())[:most_items]:
-        key = _safe_text(str(name), 64)
+        key = _safe_text(str(_safe(name, _MAX_DEPTH, 64, 0)), 64)
         safe[key] = "<withheld>" if key.lower() in _WITHHELD else _safe(value, depth, most_text, most_items)
     if len(facts) > most_items:
         safe["omitted_members"] = len(facts) - most_items

@@ -102,7 +102,8 @@ class AuditLog:
         while self._writers:
             _, writer = self._writers.popitem()
             if writer.pid == os.getpid():
-                self._final_head = writer.close()
+                self._final_head = writer.head
+                writer.close()
             else:
                 os.close(writer.fd)  # of the process we were forked from, which may have been holding the lock at that moment
 

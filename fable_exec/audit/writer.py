@@ -79,8 +79,7 @@ class Writer:
         name = errno.errorcode.get(error.errno or 0, type(error).__name__)
         self.lost = {**before, "lost_lines": before["lost_lines"] + 1, "last_error": name}
 
-    def close(self) -> AuditHead:
-        """Sync and close; the last head."""
+    def close(self) -> None:
         with self.lock:
             fd, self.fd = self.fd, -1  # a thread that waits for the lock must not write to whatever gets this number next
             try:
@@ -89,7 +88,6 @@ class Writer:
                 raise unavailable(error) from error
             finally:
                 os.close(fd)
-            return self.head
 
     def _write_whole(self, data: bytes, size: int) -> None:
         written = os.write(self.fd, data)

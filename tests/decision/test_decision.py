@@ -1,0 +1,221 @@
+"""Every combination of policy, lock and request has one decision, and none lets a locked workspace be written."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import timeit
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fable_exec import errors
+from fable_exec.decision import (
+    INTERPRETERS,
+    CommandFacts,
+    Decision,
+    ObserveFacts,
+    Rule,
+    WriteFacts,
+    decide,
+    is_interpreter,
+)
+from fable_exec.policy import BrokerPolicy
+
+POLICY = BrokerPolicy(workspace="/usr", write_token_digest="a" * 64)
+NO_TOKEN = BrokerPolicy(workspace="/usr")
+BOTH = (False, True)
+
+
+def command(name: str = "git", **facts: Any) -> CommandFacts:
+    return CommandFacts(**{"name": name, "listed": True, "unchanged": True} | facts)
+
+
+def write(*targets: str, scope: tuple[str, ...] | None = None) -> WriteFacts:
+    unlocked = None if scope is None else tuple(tuple(path.split("/")) if path else () for path in scope)
+    return WriteFacts(targets=tuple(tuple(path.split("/")) if path else () for path in targets), unlock_scope=unlocked)
+
+
+CASES: list[tuple[str, bool, bool, Any, Rule]] = [
+    # what it is, writes unlocked, kernel can hold it read-only, facts, deciding rule
+    ("reading is always allowed", False, False, ObserveFacts(), Rule.OBSERVE),
+    ("writing while locked", False, False, write("a"), Rule.WRITE_LOCK),
+    ("writing while locked, whatever the kernel can", False, True, write("a"), Rule.WRITE_LOCK),
+    ("writing while unlocked", True, False, write("a"), Rule.WRITE),
+    ("writing below the scope", True, False, write("a/b", scope=("a",)), Rule.WRITE),
+    ("writing the scope itself", True, False, write("a", scope=("a",)), Rule.WRITE),
+    ("writing beside the scope", True, False, write("ab", scope=("a",)), Rule.WRITE_SCOPE),
+    ("writing above the scope", True, False, write("a", scope=("a/b",)), Rule.WRITE_SCOPE),
+    ("moving out of the scope", True, False, write("a/x", "b/x", scope=("a",)), Rule.WRITE_SCOPE),
+    ("moving between two scopes", True, False, write("a/x", "b/x", scope=("a", "b")), Rule.WRITE),
+    ("writing in a scope of the whole workspace", True, False, write("x", scope=("",)), Rule.WRITE),
+    ("writing in an empty scope", True, False, write("x", scope=()), Rule.WRITE_SCOPE),
+    ("a scope while locked", False, False, write("a", scope=("a",)), Rule.WRITE_LOCK),
+    ("an unlisted command", True, False, command(listed=False), Rule.NOT_LISTED),
+    ("a changed command", True, False, command(unchanged=False), Rule.CHANGED),
+    ("an unlisted command that has changed", False, False, command(listed=False, unchanged=False), Rule.NOT_LISTED),
+    ("an unlisted interpreter while locked", False, False, command("python", listed=False), Rule.NOT_LISTED),
+    ("an interpreter while locked", False, False, command("python"), Rule.INTERPRETER_LOCK),
+    ("a link to an interpreter while locked", False, False, command("tool", resolved_name="python3.11"), Rule.INTERPRETER_LOCK),
+    ("an interpreter under another name's link", False, False, command("sh", resolved_name="dash"), Rule.INTERPRETER_LOCK),
+    ("an interpreter the kernel can hold", False, True, command("python"), Rule.COMMAND),
+    ("an interpreter while unlocked", True, False, command("python"), Rule.COMMAND),
+    ("an interpreter while some paths are unlocked", True, False, command("sh", unlock_scope=(("a",),)), Rule.INTERPRETER_LOCK),
+    ("an interpreter while all paths are unlocked", True, False, command("sh", unlock_scope=((),)), Rule.COMMAND),
+    ("another command while locked", False, False, command("git"), Rule.COMMAND),
+    ("another command while unlocked", True, True, command("git", cwd=("src",)), Rule.COMMAND),
+]
+
+
+@pytest.mark.parametrize(("unlocked", "kernel", "facts", "rule"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_the_rule_that_decides(unlocked: bool, kernel: bool, facts: Any, rule: Rule) -> None:
+    decision = decide(POLICY, unlocked, kernel, facts)
+    assert decision.rule is rule
+    assert decision.allowed == (rule in (Rule.OBSERVE, Rule.COMMAND, Rule.WRITE))
+    assert decision.read_only == (isinstance(facts, CommandFacts) and decision.allowed and kernel and not unlocked)
+
+
+def test_the_table_reaches_every_rule() -> None:
+    assert {case[4] for case in CASES} == set(Rule)
+
+
+def test_without_a_token_digest_nothing_counts_as_unlocked() -> None:
+    assert decide(NO_TOKEN, True, False, write("a")).rule is Rule.WRITE_LOCK
+    assert decide(NO_TOKEN, True, False, command("python")).rule is Rule.INTERPRETER_LOCK
+
+
+@pytest.mark.parametrize(
+    ("facts", "error", "text"),
+    [
+        (write("a"), errors.WritesLocked, "workspace writes are locked"),
+        (write("a", scope=("b",)), errors.WritesLocked, "workspace writes are locked"),
+        (command("python3"), errors.WritesLocked, "workspace writes are locked, and 'python3' is an interpreter or shell"),
+        (command("rm", listed=False), errors.ExecutableDenied, "'rm' is not on the allow-list"),
+        (command("rm", unchanged=False), errors.ExecutableDenied, "'rm' is no longer the file"),
+    ],
+)
+def test_a_refusal_names_rule_and_reason(facts: Any, error: type[errors.Denied], text: str) -> None:
+    decision = decide(POLICY, False, False, facts)
+    refusal = decision.refusal()
+    assert type(refusal) is error
+    assert text in str(refusal)
+    assert decision.code == refusal.code
+    assert isinstance(refusal, PermissionError)
+
+
+def test_a_hostile_name_cannot_flood_or_forge_the_message() -> None:
+    for name in ("x" * 100_000, "a\nb\x1b[2J", "\udc80", ""):
+        message = decide(POLICY, False, False, command(name, listed=False)).message
+        assert len(message) < 1000
+        assert message.isascii()
+        assert message.isprintable()
+
+
+NAMED = ["bash", "cmd", "node", "perl", "php", "pypy", "powershell", "pwsh", "python", "pytest", "ruby", "sh", "zsh"]
+
+
+def test_the_list_is_the_published_one() -> None:
+    assert set(NAMED) == INTERPRETERS
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_an_interpreter_is_one_in_every_spelling(name: str) -> None:
+    for spelled in (
+        name,
+        name.upper(),
+        f"{name}3",
+        f"{name}20",
+        f"{name}5.2",
+        f"{name}2.7.18",
+        f"{name}-5.2",
+        f"{name}.exe",
+        f"{name}3.EXE",
+    ):
+        assert is_interpreter(spelled), spelled
+
+
+@pytest.mark.parametrize(
+    "name", ["python3.11", "python3-config", "pythonw.exe", "pythonista", "python", "Python3.13t", "bash.real"]
+)
+def test_anything_that_begins_like_python_or_hides_behind_a_suffix_is_one(name: str) -> None:
+    assert is_interpreter(name)
+
+
+OTHERS = """
+    git find env xargs tar sed awk nodejs shasum sha256sum rubygems phpunit cmake 7z x-sh bashful . .. 3
+"""
+
+
+@pytest.mark.parametrize("name", ["", *OTHERS.split()])
+def test_other_programs_are_none(name: str) -> None:
+    assert not is_interpreter(name)
+
+
+COMPONENTS = st.lists(st.sampled_from(["a", "b", "c"]), max_size=3).map(tuple)
+SCOPES = st.none() | st.lists(COMPONENTS, max_size=2).map(tuple)
+FACTS = (
+    st.builds(ObserveFacts)
+    | st.builds(WriteFacts, targets=st.lists(COMPONENTS, max_size=2).map(tuple), unlock_scope=SCOPES)
+    | st.builds(
+        CommandFacts,
+        name=st.text(max_size=20) | st.sampled_from(NAMED),
+        resolved_name=st.text(max_size=5) | st.sampled_from(NAMED),
+        listed=st.booleans(),
+        unchanged=st.booleans(),
+        cwd=COMPONENTS,
+        unlock_scope=SCOPES,
+    )
+)
+
+
+@given(st.sampled_from([POLICY, NO_TOKEN]), st.booleans(), st.booleans(), FACTS)
+def test_decisions_are_total_and_repeatable(policy: BrokerPolicy, unlocked: bool, kernel: bool, facts: Any) -> None:
+    decision = decide(policy, unlocked, kernel, facts)
+    assert decision == decide(policy, unlocked, kernel, facts)
+    assert (decision.code == "allowed") == decision.allowed == (decision.message == "")
+    assert pickle.loads(pickle.dumps(decision)) == decision
+
+
+@given(st.sampled_from([POLICY, NO_TOKEN]), st.booleans(), st.booleans(), FACTS)
+def test_nothing_that_could_write_passes_while_locked(policy: BrokerPolicy, unlocked: bool, kernel: bool, facts: Any) -> None:
+    if unlocked and policy is POLICY:
+        return
+    decision = decide(policy, unlocked, kernel, facts)
+    if isinstance(facts, WriteFacts):
+        assert not decision.allowed
+    if isinstance(facts, CommandFacts) and decision.allowed:
+        assert decision.read_only == kernel
+        assert kernel or not (is_interpreter(facts.name) or is_interpreter(facts.resolved_name))
+
+
+@given(st.booleans(), FACTS)
+def test_unlocking_never_takes_away_and_locking_never_gives(kernel: bool, facts: Any) -> None:
+    if decide(POLICY, False, kernel, facts).allowed:
+        assert decide(POLICY, True, kernel, facts).allowed
+
+
+def test_every_world_of_a_model_checker_has_a_decision() -> None:
+    names = ("git", "python")
+    for policy, unlocked, kernel, listed, unchanged, name, scope in itertools.product(
+        (POLICY, NO_TOKEN), BOTH, BOTH, BOTH, BOTH, names, (None, (), ((),), (("a",),))
+    ):
+        facts = CommandFacts(name=name, listed=listed, unchanged=unchanged, unlock_scope=scope)
+        decision = decide(policy, unlocked, kernel, facts)
+        assert isinstance(decision, Decision)
+        assert not decision.allowed or (listed and unchanged)
+
+
+def test_facts_and_decisions_are_frozen() -> None:
+    for value in (ObserveFacts(), write("a"), command(), decide(POLICY, False, False, command())):
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            value.allowed = True  # type: ignore[misc, union-attr]
+
+
+def test_a_decision_is_cheap() -> None:
+    """Budget 5 us; the bound here is ten times that, since the machine may be busy."""
+    facts = command("python3.11", resolved_name="python3.11")
+    best = min(timeit.repeat(lambda: decide(POLICY, False, False, facts), number=1000, repeat=5)) / 1000
+    assert best < 50e-6

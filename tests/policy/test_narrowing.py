@@ -1,0 +1,195 @@
+"""Merging two policies allows nothing that either of them refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import assume, given
+
+from fable_exec.errors import PolicyError
+from fable_exec.policy import AuditRules, BrokerPolicy, EnvironmentPolicy, Limits, PathRules, is_injection_name, merge
+from fable_exec.policy.narrowing import NARROWING
+from tests.policy.policies import POLICIES
+
+NAMES = ("LANG", "TERM", "CI", "A", "AB", "ABC", "ABX", "GOOGLE_X", "GIT_DIR", "LD_PRELOAD", "PYTHONPATH", "LC_ALL", "ENV")
+
+
+def widenings(merged: BrokerPolicy, policy: BrokerPolicy) -> list[str]:
+    """What `merged` allows and `policy` does not, written down without the merging code."""
+    environment, limits = merged.environment, merged.limits
+    claims = {
+        "workspace": merged.workspace.is_relative_to(policy.workspace),
+        "executables": set(merged.allowed_executables) <= set(policy.allowed_executables),
+        "output": merged.max_output_bytes <= policy.max_output_bytes,
+        "token": merged.write_token_digest in (None, policy.write_token_digest),
+        "output limit": merged.on_output_limit == "kill" or policy.on_output_limit == "truncate",
+        "inherit": all(policy.environment.inherits(name) for name in NAMES if environment.inherits(name)),
+        "request": all(policy.environment.admits_request(name) for name in NAMES if environment.admits_request(name)),
+        "set": all(
+            policy.environment.set.get(name, None if is_injection_name(name) else value) == value
+            for name, value in environment.set.items()
+        ),
+        "path": policy.environment.path is None or set(environment.path or "?") <= set(policy.environment.path),
+        "timeouts": limits.timeout_seconds <= policy.limits.timeout_seconds
+        and limits.max_timeout_seconds <= policy.limits.max_timeout_seconds,
+        "idle": (limits.idle_timeout_seconds or 9999) <= (policy.limits.idle_timeout_seconds or 9999),
+        "sizes": limits.max_frame_bytes <= policy.limits.max_frame_bytes
+        and limits.max_answer_bytes <= policy.limits.max_answer_bytes
+        and limits.max_in_flight <= policy.limits.max_in_flight,
+        "trust": merged.paths.file_trust == "private" or policy.paths.file_trust == "regular",
+        "backslash": merged.paths.backslash in ("refuse", policy.paths.backslash),
+        "protected": set(merged.paths.protected) >= set(policy.paths.protected),
+        "audit": policy.audit.path in (None, merged.audit.path),
+        "audit failure": merged.audit.on_failure == "refuse" or policy.audit.on_failure == "continue",
+        "pin": merged.pin_executable_digest or not policy.pin_executable_digest,
+        "launch": policy.launch not in ("slots", "namespace") or merged.launch in ("slots", "namespace"),
+    }
+    return [name for name, holds in claims.items() if not holds]
+
+
+def try_merge(one: BrokerPolicy, other: BrokerPolicy) -> BrokerPolicy | None:
+    try:
+        return merge(one, other)
+    except PolicyError:
+        return None
+
+
+@given(POLICIES, POLICIES)
+def test_a_merged_policy_is_within_both(one: BrokerPolicy, other: BrokerPolicy) -> None:
+    merged = try_merge(one, other)
+    assume(merged is not None)
+    assert merged is not None
+    assert widenings(merged, one) == []
+    assert widenings(merged, other) == []
+
+
+@given(POLICIES, POLICIES)
+def test_the_order_does_not_matter(one: BrokerPolicy, other: BrokerPolicy) -> None:
+    forward, backward = try_merge(one, other), try_merge(other, one)
+    assert (forward is None) == (backward is None)
+    if forward is not None and backward is not None:
+        assert widenings(forward, backward) == []
+        assert widenings(backward, forward) == []
+
+
+@given(POLICIES)
+def test_merging_with_itself_changes_nothing(policy: BrokerPolicy) -> None:
+    assert merge(policy, policy) == policy
+
+
+@given(POLICIES, POLICIES)
+def test_merging_again_changes_nothing(one: BrokerPolicy, other: BrokerPolicy) -> None:
+    merged = try_merge(one, other)
+    assume(merged is not None)
+    assert merged is not None
+    assert widenings(merge(merged, one), merged) == []
+
+
+def test_every_field_has_a_rule() -> None:
+    for kind in (BrokerPolicy, EnvironmentPolicy, Limits, PathRules, AuditRules):
+        nested = {field.name for field in attrs.fields(kind) if attrs.has(type(field.default)) or field.name in NESTED}
+        assert NARROWING[kind].keys() == {field.name for field in attrs.fields(kind)} - (
+            nested if kind is BrokerPolicy else set()
+        )
+
+
+NESTED = {"environment", "limits", "paths", "audit"}
+
+CASES: list[tuple[str, Any, Any, Any]] = [
+    # field, one, other, merged
+    ("workspace", "/usr", "/usr/bin", Path("/usr/bin").resolve()),
+    ("allowed_executables", ["a", "b", "c"], ["c", "/usr/bin/b", "a"], ("a", "c")),
+    ("allowed_executables", ["a"], ["b"], ()),
+    ("max_output_bytes", 5, 3, 3),
+    ("write_token_digest", "a" * 64, "a" * 64, "a" * 64),
+    ("write_token_digest", "a" * 64, "b" * 64, None),
+    ("write_token_digest", "a" * 64, None, None),
+    ("on_output_limit", "truncate", "kill", "kill"),
+    ("pin_executable_digest", False, True, True),
+    ("launch", "auto", "plain", "auto"),
+    ("launch", "slots", "auto", "slots"),
+    ("launch", "slots", "namespace", "namespace"),
+    ("environment.set", {"A": "1"}, {"B": "2"}, {"A": "1", "B": "2"}),
+    ("environment.set", {"LD_PRELOAD": "/x"}, {}, {}),
+    ("environment.set", {"LD_PRELOAD": "/x"}, {"LD_PRELOAD": "/x"}, {"LD_PRELOAD": "/x"}),
+    ("environment.inherit", ["A*", "TERM"], ["AB*", "LANG"], ("AB*",)),
+    ("environment.inherit", ["A*"], ["AB"], ("AB",)),
+    ("environment.inherit", ["G*"], ["GIT_DIR"], ()),
+    ("environment.request_names", ["SEED"], [], ()),
+    ("environment.path", None, ["/bin"], ("/bin",)),
+    ("environment.path", ["/bin", "/usr/bin"], ["/usr/bin", "/opt"], ("/usr/bin",)),
+    ("limits.timeout_seconds", 5, 3, 3.0),
+    ("limits.max_timeout_seconds", 500, 300, 300.0),
+    ("limits.idle_timeout_seconds", None, 3, 3.0),
+    ("limits.max_frame_bytes", 65536, 65537, 65536),
+    ("limits.max_answer_bytes", 65536, 65537, 65536),
+    ("limits.max_in_flight", 1, 2, 1),
+    ("paths.file_trust", "regular", "private", "private"),
+    ("paths.backslash", "literal", "separator", "refuse"),
+    ("paths.backslash", "literal", "literal", "literal"),
+    ("paths.protected", [".git"], [".env"], (".git", ".env")),
+    ("audit.path", None, "/var/log/a", Path("/var/log/a")),
+    ("audit.on_failure", "continue", "refuse", "refuse"),
+]
+
+
+def with_field(path: str, value: Any) -> BrokerPolicy:
+    table, _, field = path.rpartition(".")
+    return BrokerPolicy.from_mapping({"workspace": "/usr"} | ({table: {field: value}} if table else {field: value}))
+
+
+@pytest.mark.parametrize(("path", "one", "other", "merged"), CASES)
+def test_each_field_narrows_by_its_rule(path: str, one: Any, other: Any, merged: Any) -> None:
+    for first, second in ((one, other), (other, one)):
+        value: Any = merge(with_field(path, first), with_field(path, second))
+        for name in path.split("."):
+            value = getattr(value, name)
+        assert set(value) == set(merged) if isinstance(merged, tuple) else value == merged
+
+
+def test_the_cases_cover_every_field() -> None:
+    covered = {path.rpartition(".")[2] for path, *_ in CASES}
+    assert covered == {name for rules in NARROWING.values() for name in rules}
+
+
+@pytest.mark.parametrize(
+    ("path", "one", "other"),
+    [
+        ("workspace", "/usr", "/dev"),
+        ("environment.set", {"A": "1"}, {"A": "2"}),
+        ("environment.path", ["/bin"], ["/opt"]),
+        ("audit.path", "/var/log/a", "/var/log/b"),
+    ],
+)
+def test_where_nothing_is_within_both_merging_is_refused(path: str, one: Any, other: Any) -> None:
+    with pytest.raises(PolicyError) as caught:
+        merge(with_field(path, one), with_field(path, other))
+    assert [where for where, _ in caught.value.faults] == [path]
+
+
+def test_all_contradictions_are_listed_at_once() -> None:
+    def contradicting(workspace: str, value: str) -> BrokerPolicy:
+        environment = EnvironmentPolicy(set={"A": value}, path=(f"/{value}",))
+        return BrokerPolicy(workspace=workspace, environment=environment, audit=AuditRules(path=f"/var/log/{value}"))
+
+    with pytest.raises(PolicyError) as caught:
+        merge(contradicting("/usr", "1"), contradicting("/dev", "2"))
+    assert [path for path, _ in caught.value.faults] == ["workspace", "environment.set", "environment.path", "audit.path"]
+
+
+def test_a_default_timeout_yields_to_a_shorter_maximum() -> None:
+    merged = merge(
+        with_field("limits.timeout_seconds", 100),
+        BrokerPolicy(workspace="/usr", limits=Limits(timeout_seconds=5, max_timeout_seconds=50)),
+    )
+    assert (merged.limits.timeout_seconds, merged.limits.max_timeout_seconds) == (5.0, 50.0)
+
+
+def test_an_audit_log_inside_the_other_workspace_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    outer = BrokerPolicy(workspace=tmp_path)
+    inner = BrokerPolicy(workspace=tmp_path / "inner", audit=AuditRules(path=tmp_path / "log"))
+    assert merge(outer, inner).workspace == inner.workspace

@@ -1,0 +1,345 @@
+"""The classes check what they are given, whoever builds them, and list every fault."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from fable_exec.errors import PolicyError
+from fable_exec.policy import AuditRules, BrokerPolicy, EnvironmentPolicy, Limits, PathRules, is_injection_name
+
+MIB = 1024 * 1024
+DEFAULTS: dict[type, dict[str, Any]] = {
+    BrokerPolicy: {
+        "allowed_executables": ("python", "python3", "pytest"),
+        "max_output_bytes": 1_000_000,
+        "write_token_digest": None,
+        "on_output_limit": "kill",
+        "environment": EnvironmentPolicy(),
+        "limits": Limits(),
+        "paths": PathRules(),
+        "audit": AuditRules(),
+        "pin_executable_digest": False,
+        "launch": "auto",
+    },
+    EnvironmentPolicy: {"set": {}, "inherit": (), "request_names": (), "path": None},
+    Limits: {
+        "timeout_seconds": 120.0,
+        "max_timeout_seconds": 3600.0,
+        "idle_timeout_seconds": None,
+        "max_frame_bytes": MIB,
+        "max_answer_bytes": 16 * MIB,
+        "max_in_flight": 64,
+    },
+    PathRules: {"file_trust": "private", "backslash": "separator", "protected": ()},
+    AuditRules: {"path": None, "on_failure": "refuse"},
+}
+
+
+def build(kind: type, workspace: Path, /, **fields: Any) -> Any:
+    return kind(**({"workspace": workspace} | fields if kind is BrokerPolicy else fields))
+
+
+@pytest.mark.parametrize("kind", DEFAULTS)
+def test_the_defaults_are_the_documented_ones(kind: type, workspace: Path) -> None:
+    value = build(kind, workspace)
+    assert {name: getattr(value, name) for name in DEFAULTS[kind]} == DEFAULTS[kind]
+    assert {field.name for field in attrs.fields(kind)} - {"workspace"} == DEFAULTS[kind].keys()
+
+
+class Word(str):
+    """A subclass that a rule must not keep: it could change its answers."""
+
+
+REFUSED: list[tuple[type, str, Any, str]] = [
+    # kind, field, value, path of the fault
+    (BrokerPolicy, "workspace", "", "workspace"),
+    (BrokerPolicy, "workspace", "/no/such/directory", "workspace"),
+    (BrokerPolicy, "workspace", "/dev/null", "workspace"),
+    (BrokerPolicy, "workspace", "~no-such-user-at-all/x", "workspace"),
+    (BrokerPolicy, "workspace", "/usr\0", "workspace"),
+    (BrokerPolicy, "workspace", "/usr\udc80", "workspace"),
+    (BrokerPolicy, "workspace", b"/usr", "workspace"),
+    (BrokerPolicy, "workspace", None, "workspace"),
+    (BrokerPolicy, "workspace", 3, "workspace"),
+    (BrokerPolicy, "workspace", ["/usr"], "workspace"),
+    (BrokerPolicy, "allowed_executables", "python", "allowed_executables"),
+    (BrokerPolicy, "allowed_executables", {"python": 1}, "allowed_executables"),
+    (BrokerPolicy, "allowed_executables", {"python"}, "allowed_executables"),
+    (BrokerPolicy, "allowed_executables", None, "allowed_executables"),
+    (BrokerPolicy, "allowed_executables", iter(["python"]), "allowed_executables"),
+    (BrokerPolicy, "allowed_executables", ["python", 3], "allowed_executables[1]"),
+    (BrokerPolicy, "allowed_executables", [b"python"], "allowed_executables[0]"),
+    (BrokerPolicy, "allowed_executables", [["python"]], "allowed_executables[0]"),
+    *[
+        (BrokerPolicy, "allowed_executables", ["git", entry], "allowed_executables[1]")
+        for entry in ("", "bin/git", "./git", "../git", "git/", "/", "/usr/bin/", "/usr/bin/..", ".", "..", "a\0b", "a\udcff")
+    ],
+    *[
+        (BrokerPolicy, "max_output_bytes", value, "max_output_bytes")
+        for value in (0, -1, True, 3.0, "3", None, 2**53, 10**5000, [1])
+    ],
+    *[
+        (BrokerPolicy, "write_token_digest", value, "write_token_digest")
+        for value in ("a" * 63, "a" * 65, "g" * 64, "٣" * 64, "sha256:" + "a" * 64, 3, b"a" * 64, "a" * 63 + "\0")
+    ],
+    *[(BrokerPolicy, "on_output_limit", value, "on_output_limit") for value in ("", "KILL", "kill ", None, True, ["kill"])],
+    *[(BrokerPolicy, "pin_executable_digest", value, "pin_executable_digest") for value in ("false", 0, 1, None, "")],
+    *[(BrokerPolicy, "launch", value, "launch") for value in ("", "Auto", None, 1)],
+    *[(BrokerPolicy, name, value, name) for name in ("environment", "limits", "paths", "audit") for value in ({}, None, "x", ())],
+    (BrokerPolicy, "limits", PathRules(), "limits"),
+    (EnvironmentPolicy, "set", [("A", "1")], "set"),
+    (EnvironmentPolicy, "set", "A=1", "set"),
+    (EnvironmentPolicy, "set", {"A": 1}, "set.A"),
+    (EnvironmentPolicy, "set", {"A": None}, "set.A"),
+    (EnvironmentPolicy, "set", {"A": "a\0"}, "set.A"),
+    (EnvironmentPolicy, "set", {"A": "\ud800"}, "set.A"),
+    (EnvironmentPolicy, "set", {"PATH": "/bin"}, "set.PATH"),
+    (EnvironmentPolicy, "set", {"Path": "/bin"}, "set.Path"),
+    *[(EnvironmentPolicy, "set", {name: "1"}, "set") for name in ("", "A=B", "1A", "A B", "A\0", "é", 3, "BASH_FUNC_x%%")],
+    *[
+        (EnvironmentPolicy, field, ["TERM", entry], f"{field}[1]")
+        for field in ("inherit", "request_names")
+        for entry in (
+            "",
+            "*",
+            "A=B",
+            "**",
+            "A**",
+            "*A",
+            "LD_*",
+            "LD_PRE*",
+            "python*",
+            "GIT_*",
+            "BASH_FUNC_*",
+            "DYLD_*",
+            3,
+            None,
+            "A\0",
+        )
+    ],
+    (EnvironmentPolicy, "inherit", "TERM", "inherit"),
+    (EnvironmentPolicy, "path", (), "path"),
+    (EnvironmentPolicy, "path", "/bin", "path"),
+    *[(EnvironmentPolicy, "path", ("/bin", entry), "path[1]") for entry in ("", ".", "bin", "~/bin", "/a:/b", "/a\0", 3)],
+    *[
+        (Limits, field, value, field)
+        for field in ("timeout_seconds", "max_timeout_seconds", "idle_timeout_seconds")
+        for value in (0, -1, 0.0, True, "120", float("nan"), float("inf"), 3600.1, 10**400, [1])
+    ],
+    (Limits, "timeout_seconds", None, "timeout_seconds"),
+    (Limits, "max_timeout_seconds", 60, "timeout_seconds"),
+    *[(Limits, "max_frame_bytes", value, "max_frame_bytes") for value in (64 * 1024 - 1, 64 * MIB + 1, True, 1e6, "1048576")],
+    *[(Limits, "max_answer_bytes", value, "max_answer_bytes") for value in (64 * 1024 - 1, 1024 * MIB + 1, None)],
+    *[(Limits, "max_in_flight", value, "max_in_flight") for value in (0, 4097, False, 1.0)],
+    (PathRules, "file_trust", "none", "file_trust"),
+    (PathRules, "backslash", "/", "backslash"),
+    *[(PathRules, "protected", ["ok", entry], "protected[1]") for entry in ("", ".", "..", "a/b", "a\\b", "a\0", 3)],
+    (PathRules, "protected", ".git", "protected"),
+    *[(AuditRules, "path", value, "path") for value in ("", "log", "~/log", "/", "/a/..", "/a\0", 3, b"/log", "/\udc80")],
+    (AuditRules, "on_failure", "ignore", "on_failure"),
+]
+
+
+REFUSED_IDS = [
+    f"{kind.__name__}.{field}-{number}" for number, (kind, field, *_) in enumerate(REFUSED)
+]  # some values have no str()
+
+
+@pytest.mark.parametrize(("kind", "field", "value", "path"), REFUSED, ids=REFUSED_IDS)
+def test_a_faulty_value_is_refused_at_its_path(kind: type, field: str, value: Any, path: str, workspace: Path) -> None:
+    with pytest.raises(PolicyError) as caught:
+        build(kind, workspace, **{field: value})
+    assert [where for where, _ in caught.value.faults] == [path]
+    assert len(str(caught.value)) < 500
+    assert str(caught.value).isprintable()
+
+
+def test_the_table_of_refusals_covers_every_field() -> None:
+    assert {(kind, field) for kind, field, *_ in REFUSED} == {
+        (kind, field.name) for kind in DEFAULTS for field in attrs.fields(kind)
+    }
+
+
+ACCEPTED: list[tuple[type, str, Any, Any]] = [
+    # kind, field, value, what it becomes
+    (BrokerPolicy, "allowed_executables", ["git", "git", "/usr/bin/git"], ("git", "/usr/bin/git")),
+    (BrokerPolicy, "allowed_executables", (), ()),
+    (BrokerPolicy, "allowed_executables", ["...", "with space", "back\\slash"], ("...", "with space", "back\\slash")),
+    (BrokerPolicy, "max_output_bytes", 1, 1),
+    (BrokerPolicy, "write_token_digest", f"  {'AB' * 32}\n", "ab" * 32),
+    (BrokerPolicy, "write_token_digest", " \t\n", None),
+    (BrokerPolicy, "write_token_digest", "", None),
+    (Limits, "timeout_seconds", 3, 3.0),
+    (Limits, "timeout_seconds", 3600, 3600.0),
+    (Limits, "timeout_seconds", 1e-9, 1e-9),
+    (Limits, "idle_timeout_seconds", 2, 2.0),
+    (Limits, "max_frame_bytes", 64 * 1024, 64 * 1024),
+    (
+        EnvironmentPolicy,
+        "set",
+        {"LD_PRELOAD": "/x.so", "ProgramFiles(x86)": ""},
+        {"LD_PRELOAD": "/x.so", "ProgramFiles(x86)": ""},
+    ),
+    (EnvironmentPolicy, "inherit", ["PYTHONPATH", "LC_*", "G*"], ("PYTHONPATH", "LC_*", "G*")),
+    (EnvironmentPolicy, "path", ["/bin"], ("/bin",)),
+    (PathRules, "protected", [".git", ".env"], (".git", ".env")),
+    (AuditRules, "path", "/var/log/a.jsonl", Path("/var/log/a.jsonl")),
+]
+
+
+@pytest.mark.parametrize(("kind", "field", "value", "becomes"), ACCEPTED)
+def test_a_good_value_takes_its_one_form(kind: type, field: str, value: Any, becomes: Any, workspace: Path) -> None:
+    settled = getattr(build(kind, workspace, **{field: value}), field)
+    assert settled == becomes
+    assert type(settled) is type(becomes) or field == "set"
+
+
+def test_subclasses_of_str_are_not_kept(workspace: Path) -> None:
+    policy = BrokerPolicy(workspace=workspace, allowed_executables=(Word("git"),), launch=Word("plain"))  # type: ignore[arg-type]
+    assert type(policy.allowed_executables[0]) is str
+    assert type(policy.launch) is str
+
+
+def test_every_fault_is_listed_at_once(workspace: Path) -> None:
+    with pytest.raises(PolicyError) as caught:
+        BrokerPolicy(workspace=workspace / "gone", allowed_executables=["a/b", ""], max_output_bytes=0, launch="x")  # type: ignore[arg-type]
+    assert [path for path, _ in caught.value.faults] == [
+        "workspace",
+        "allowed_executables[0]",
+        "allowed_executables[1]",
+        "max_output_bytes",
+        "launch",
+    ]
+
+
+def test_rules_hold_with_attrs_validators_switched_off(workspace: Path) -> None:
+    with attrs.validators.disabled(), pytest.raises(PolicyError):
+        BrokerPolicy(workspace=workspace, max_output_bytes=0)
+
+
+def test_evolve_checks_too(workspace: Path) -> None:
+    policy = BrokerPolicy(workspace=workspace)
+    assert attrs.evolve(policy, max_output_bytes=5).max_output_bytes == 5
+    with pytest.raises(PolicyError):
+        attrs.evolve(policy, max_output_bytes=0)
+
+
+def test_the_workspace_is_resolved_once(workspace: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(workspace)
+    policy = BrokerPolicy(workspace=str(link))
+    link.unlink()
+    assert policy.workspace == workspace
+    with pytest.raises(PolicyError):
+        BrokerPolicy(workspace=link)
+
+
+def test_a_loop_of_links_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(PolicyError) as caught:
+        BrokerPolicy(workspace=tmp_path / "loop")
+    assert caught.value.faults[0][0] == "workspace"
+
+
+def test_home_is_expanded_once_in_workspace_and_allow_list_only(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(workspace.parent))
+    policy = BrokerPolicy(
+        workspace="~/workspace", allowed_executables=["~/bin/tool"], environment=EnvironmentPolicy(set={"A": "~"})
+    )
+    monkeypatch.setenv("HOME", "/elsewhere")
+    assert policy.workspace == workspace
+    assert policy.allowed_executables == (f"{workspace.parent}/bin/tool",)
+    assert policy.environment.set["A"] == "~"
+
+
+@pytest.mark.parametrize("place", ["log.jsonl", "deep/log.jsonl", "../workspace/log.jsonl"])
+def test_an_audit_log_in_the_workspace_is_refused(place: str, workspace: Path) -> None:
+    with pytest.raises(PolicyError) as caught:
+        BrokerPolicy(workspace=workspace, audit=AuditRules(path=workspace / place))
+    assert [path for path, _ in caught.value.faults] == ["audit.path"]
+
+
+def test_an_audit_log_that_reaches_the_workspace_by_a_link_is_refused(workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(workspace)
+    with pytest.raises(PolicyError):
+        BrokerPolicy(workspace=workspace, audit=AuditRules(path=tmp_path / "link" / "log.jsonl"))
+    assert BrokerPolicy(workspace=workspace, audit=AuditRules(path=tmp_path / "log.jsonl"))
+
+
+def test_a_policy_cannot_change(workspace: Path) -> None:
+    variables, names = {"A": "1"}, ["TERM"]
+    policy = BrokerPolicy(workspace=workspace, environment=EnvironmentPolicy(set=variables, inherit=names))  # type: ignore[arg-type]
+    before = policy.digest
+    variables["LD_PRELOAD"] = "/x.so"
+    names.append("LD_PRELOAD")
+    assert policy.environment.set == {"A": "1"}
+    assert policy.environment.inherit == ("TERM",)
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        policy.launch = "plain"  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        policy.environment.set["B"] = "2"  # type: ignore[index]
+    assert attrs.evolve(policy).digest == before
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_copies_are_equal_in_value_hash_and_digest(copied: Callable[[Any], Any], workspace: Path) -> None:
+    policy = BrokerPolicy(workspace=workspace, environment=EnvironmentPolicy(set={"A": "1"}))
+    twin = copied(policy)
+    assert (twin, hash(twin), twin.digest) == (policy, hash(policy), policy.digest)
+
+
+def test_printing_a_policy_shows_no_token_digest_and_no_values_of_variables(workspace: Path) -> None:
+    environment = EnvironmentPolicy(set={"API_KEY": "s3cret"})
+    printed = repr(BrokerPolicy(workspace=workspace, write_token_digest="a" * 64, environment=environment))
+    assert "API_KEY" in printed
+    assert "s3cret" not in printed
+    assert "aaaa" not in printed
+
+
+def test_faults_show_no_secret(workspace: Path) -> None:
+    with pytest.raises(PolicyError) as caught:
+        BrokerPolicy(workspace=workspace, write_token_digest="my-token")
+    assert "my-token" not in str(caught.value)
+    with pytest.raises(PolicyError) as caught:
+        EnvironmentPolicy(set={"A": "s3cret\0"})
+    assert "s3cret" not in str(caught.value)
+
+
+INJECTION = """
+    LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT DYLD_INSERT_LIBRARIES BASH_ENV ENV PYTHONPATH PYTHONSTARTUP PYTHONHOME
+    NODE_OPTIONS NODE_PATH GIT_SSH_COMMAND GIT_CONFIG_GLOBAL PERL5OPT PERL5LIB PERL5DB RUBYOPT RUBYLIB IFS PS4 BUN_OPTIONS
+    SHELLOPTS BASHOPTS PROMPT_COMMAND ZDOTDIR GCONV_PATH GLIBC_TUNABLES JAVA_TOOL_OPTIONS _JAVA_OPTIONS
+    DOTNET_STARTUP_HOOKS LUA_INIT PHPRC PAGER EDITOR LESSOPEN MAKEFLAGS RUSTC_WRAPPER GOFLAGS OPENSSL_CONF
+    npm_config_script_shell ld_preload BASH_FUNC_ls%% PATH HOME SSH_ASKPASS CLASSPATH
+"""
+HARMLESS = """
+    LANG LC_ALL TERM CI TZ USER LOGNAME NO_COLOR COLUMNS GOOGLE_CLOUD_PROJECT OPENAI_API_KEY TMPDIR PERLITE HGETS ENVIRONMENT
+"""
+
+
+@pytest.mark.parametrize("name", INJECTION.split())
+def test_an_injection_name_passes_only_when_named_in_full(name: str) -> None:
+    assert is_injection_name(name)
+    wide = tuple(f"{letter}*" for letter in "ABCDEFGHIJKMNOPQRSTUVWXYZ_abdnl")
+    assert not EnvironmentPolicy(inherit=wide).inherits(name)
+    assert not EnvironmentPolicy(request_names=wide).admits_request(name)
+    if "%" not in name:
+        named = EnvironmentPolicy(inherit=(name,), request_names=(name,))
+        assert named.inherits(name)
+        assert named.admits_request(name)
+        assert named.injection_names == (name,)
+
+
+@pytest.mark.parametrize("name", HARMLESS.split())
+def test_other_names_pass_by_a_pattern(name: str) -> None:
+    assert not is_injection_name(name)
+    assert EnvironmentPolicy(inherit=(f"{name[:2]}*",)).inherits(name)
+    assert not EnvironmentPolicy(inherit=("LC_*",)).admits_request(name)
+    assert not EnvironmentPolicy(inherit=("Q*", f"{name}_")).inherits(name)
