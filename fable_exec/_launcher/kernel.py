@@ -37,6 +37,7 @@ PR_SET_NO_NEW_PRIVS = 38
 SECUREBITS_NOROOT_LOCKED = 0b11
 
 _SYS_CLONE = {"x86_64": 56, "aarch64": 220}
+_CAP_SYS_CHROOT, _CAP_SYS_ADMIN = 18, 21
 _CAPABILITY_VERSION_3 = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -119,6 +120,15 @@ def drop_bounding_set() -> None:
 
 def drop_capabilities() -> None:
     """Empty the effective, permitted and inheritable sets of this process."""
+    _set_capabilities(0)
+
+
+def keep_launcher_capabilities() -> None:
+    """Keep only what entering a slot takes (setns(2)); no execve passes it on."""
+    _set_capabilities(1 << _CAP_SYS_ADMIN | 1 << _CAP_SYS_CHROOT)
+
+
+def _set_capabilities(mask: int) -> None:
     header = _CapabilityHeader(_CAPABILITY_VERSION_3, 0)
-    data = (_CapabilityData * 2)()
-    _checked(_libc.capset(ctypes.byref(header), ctypes.byref(data)), "capset(none)")
+    data = (_CapabilityData * 2)(_CapabilityData(mask, mask, 0), _CapabilityData(0, 0, 0))
+    _checked(_libc.capset(ctypes.byref(header), ctypes.byref(data)), f"capset({mask:#x})")

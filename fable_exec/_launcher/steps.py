@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from . import kernel
+from . import kernel, mounts, network
 from .linuxos import set_ids
 
 NAMESPACES = {
@@ -93,10 +93,6 @@ def _private_mounts() -> None:
     kernel.mount("none", "/", "none", kernel.MS_REC | kernel.MS_SLAVE)
 
 
-def _mount_proc() -> None:
-    kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
-
-
 def _no_new_privileges() -> None:
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
 
@@ -112,11 +108,22 @@ def _no_core_files() -> None:
 
 
 _STEPS: dict[str, Callable[..., Any]] = {
+    "begin_root": mounts.begin_root,
+    "bind": mounts.bind,
+    "cover": mounts.cover,
+    "devices": mounts.devices,
     "drop_capabilities": kernel.drop_capabilities,
-    "mount_proc": _mount_proc,
+    "enter_root": mounts.enter_root,
+    "follow_base": mounts.follow_base,
+    "host_name": network.host_name,
+    "keep_launcher_capabilities": kernel.keep_launcher_capabilities,
+    "loopback_up": network.loopback_up,
+    "memory": mounts.memory,
+    "mount_proc": mounts.mount_proc,
     "no_core_files": _no_core_files,
     "no_new_privileges": _no_new_privileges,
     "no_root_privileges": _no_root_privileges,
     "private_mounts": _private_mounts,
+    "seal_root": mounts.seal_root,
     "umask": os.umask,
 }

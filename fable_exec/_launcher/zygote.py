@@ -172,7 +172,7 @@ class Zygote:
 def _private_directory(parent: str) -> str:
     """A new directory that only this user can enter, with the home and the temporary directory of all commands."""
     path = os.path.join(parent, f"fable-exec-{os.urandom(8).hex()}")
-    for directory in (path, f"{path}/home", f"{path}/tmp"):
+    for directory in (path, f"{path}/home", f"{path}/tmp", f"{path}/root"):
         os.mkdir(directory, 0o700)
     return path
 

@@ -18,6 +18,7 @@ from .support import Support, explain_errno
 LaunchMode = Literal["auto", "slots", "namespace", "plain"]
 Step = tuple[str | int, ...]
 
+_PRIVATE_ENVIRONMENT = (("HOME", "{private}/home"), ("TMPDIR", "{private}/tmp"))
 _COMMAND_UMASK = 0o022
 _SLOTS_AHEAD = 2
 _BASE_NAMESPACES = ("mount", "pid", "ipc", "uts")
@@ -37,6 +38,7 @@ class Plan:
         namespaces: those that the launcher gets, empty in plain mode.
         slot_namespaces: those that each slot gets on top.
         stage: steps of process 1 of the namespaces; slot: of each slot's init; launcher: of the launcher itself.
+        environment: variables that depend on the plan; "{private}" stands for the launcher's private directory.
         applied: what this gives, protection by protection.
     """
 
@@ -46,6 +48,7 @@ class Plan:
     stage: tuple[Step, ...] = ()
     slot: tuple[Step, ...] = ()
     launcher: tuple[Step, ...] = ()
+    environment: tuple[tuple[str, str], ...] = _PRIVATE_ENVIRONMENT
     applied: tuple[Applied, ...] = ()
 
     @property
@@ -53,10 +56,20 @@ class Plan:
         """SHA-256 of the plan's canonical JSON: launchers are kept by it."""
         return hashlib.sha256(json.dumps(attrs.asdict(self), sort_keys=True).encode()).hexdigest()
 
-    def to_wire(self) -> dict[str, Any]:
-        """The plan as the launcher program reads it."""
-        fields = attrs.asdict(self, filter=lambda attribute, _: attribute.name != "applied")
-        return {**fields, "slots_ahead": _SLOTS_AHEAD}
+    def to_wire(self, private: str) -> dict[str, Any]:
+        """The plan as the launcher program reads it; `private` is the absolute path of its private directory."""
+        environment = {name: _placed(value, private) for name, value in self.environment}
+        return {
+            "mode": self.mode,
+            "namespaces": self.namespaces,
+            "slot_namespaces": self.slot_namespaces,
+            "slots_ahead": _SLOTS_AHEAD,
+            "environment": {**environment, "TEMP": environment["TMPDIR"], "TMP": environment["TMPDIR"]},
+            **{
+                name: [[_placed(word, private) for word in step] for step in getattr(self, name)]
+                for name in ("stage", "slot", "launcher")
+            },
+        }
 
     def explain(self) -> str:
         """The plan for a person, one line a step and one a protection."""
@@ -68,6 +81,13 @@ class Plan:
             for each in self.applied
         ]
         return "\n".join(lines)
+
+
+def _placed(word: Any, private: str) -> Any:
+    """`word` with the private directory put in; nested lists are searched too."""
+    if isinstance(word, str):
+        return word.replace("{private}", private)
+    return [_placed(each, private) for each in word] if isinstance(word, (list, tuple)) else word
 
 
 def compile_plan(launch: LaunchMode, support: Support) -> Plan:
@@ -106,7 +126,7 @@ def _slots(support: Support) -> Plan:
         slot_namespaces=("mount", "pid"),
         stage=(("private_mounts",), ("mount_proc",)),
         slot=(("private_mounts",), ("mount_proc",), ("no_new_privileges",), ("drop_capabilities",)),
-        launcher=(*_LAUNCHER_STEPS, ("no_root_privileges",)),
+        launcher=(*_LAUNCHER_STEPS, ("no_root_privileges",), ("keep_launcher_capabilities",)),
         applied=(
             Applied("whole_tree_end", "strict", "active", "PID namespace with an init of its own"),
             Applied("other_processes", "degradable", "active", "PID namespace with its own /proc"),
@@ -121,7 +141,7 @@ def _fresh_namespace(support: Support) -> Plan:
         mode="namespace",
         namespaces=_namespaces(support),
         stage=(("private_mounts",), *own_proc),
-        launcher=(*_LAUNCHER_STEPS, ("no_root_privileges",)),
+        launcher=(*_LAUNCHER_STEPS, ("no_root_privileges",), ("keep_launcher_capabilities",)),
         applied=(
             Applied("whole_tree_end", "strict", "active", "PID namespace whose init is the command"),
             Applied("other_processes", "degradable", "degraded", "PID namespace", reason),

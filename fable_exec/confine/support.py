@@ -23,16 +23,31 @@ class Support:
         user_namespaces: PID, mount, IPC and UTS namespaces through a user namespace.
         root_namespaces: the same without a user namespace, which needs root.
         own_proc: a /proc of one's own inside them.
+        seccomp: a filter of system calls.
+        landlock_abi: the version of Landlock's interface, 0 where there is none; `landlock` is the errno then.
     """
 
     user_namespaces: int
     root_namespaces: int
     own_proc: int
+    seccomp: int = 0
+    landlock: int = 0
+    landlock_abi: int = 0
 
     @classmethod
     def from_probe(cls, found: Mapping[str, int]) -> Support:
         """The launcher program's answer as a value."""
         return cls(**found)
+
+    @property
+    def landlock_reason(self) -> str:
+        """Why there is no Landlock; empty when there is."""
+        return "" if self.landlock_abi else f"no Landlock ({explain_errno(self.landlock) or 'not asked'})"
+
+    @property
+    def seccomp_reason(self) -> str:
+        """Why there is no seccomp filter; empty when there is."""
+        return f"no seccomp ({explain_errno(self.seccomp)})" if self.seccomp else ""
 
     @property
     def namespaces(self) -> bool:

@@ -117,13 +117,11 @@ class Zygote:
 
     def _plan_on_wire(self, plan: Plan) -> dict[str, Any]:
         user, group = self._workspace.command_owner()
-        temporary = f"{self.private}/tmp"
         return {
-            **plan.to_wire(),
+            **plan.to_wire(self.private),
             "user": user,
             "group": group,
             "workspace": {"path": self._workspace.path, "device": self._workspace.device, "inode": self._workspace.inode},
-            "environment": {"HOME": f"{self.private}/home", "TMPDIR": temporary, "TEMP": temporary, "TMP": temporary},
         }
 
 

@@ -1,0 +1,129 @@
+"""What a launcher's means give, protection by protection: the states that every outcome reports. Pure.
+
+A state is "active" only when nothing known gets around it; one reason says what is weaker otherwise. Where a strict protection is
+not active, `refuse_unmet` refuses: best effort never looks like full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import attrs
+
+from fable_exec.confine.support import Support, explain_errno
+from fable_exec.errors import ConfinementUnavailable
+from fable_exec.outcome import Applied
+from fable_exec.policy.confinement import PROTECTIONS, Confinement
+
+__all__ = ["State", "applied_for", "refuse_unmet"]
+
+LauncherMode = Literal["slots", "namespace", "plain"]
+
+
+@attrs.frozen
+class State:
+    """One protection's state before the policy's mode is put to it."""
+
+    state: Literal["active", "degraded", "unavailable"]
+    means: str
+    reason: str = ""
+
+
+def applied_for(mode: LauncherMode, support: Support, confinement: Confinement, *, writable: bool) -> tuple[Applied, ...]:
+    """The states of all protections that are not off, in the order of PROTECTIONS."""
+    states = _with_namespaces(mode, support, confinement) if mode != "plain" else _plain(support, confinement)
+    if writable:
+        states["workspace_writes"] = State("active", "unlocked by the administrator")
+    return tuple(
+        Applied(name, confinement.mode(name), states[name].state, states[name].means, states[name].reason)
+        for name in PROTECTIONS
+        if confinement.mode(name) != "off"
+    )
+
+
+def refuse_unmet(applied: Iterable[Applied]) -> None:
+    """Refuse when a strict protection is not active.
+
+    Raises:
+        ConfinementUnavailable: names the first such protection, and why.
+    """
+    for each in applied:
+        if each.mode == "strict" and each.state != "active":
+            raise ConfinementUnavailable(
+                f'protection "{each.protection}" is strict but {each.state} on this host: {each.reason}. '
+                f'Mend the host (see `fable-exec doctor`) or make it "degradable" in the policy.',
+                protection=each.protection,
+                reason=each.reason,
+            )
+
+
+def _with_namespaces(mode: LauncherMode, support: Support, confinement: Confinement) -> dict[str, State]:
+    files = _layers("mount namespace", "Landlock", support.landlock_reason)
+    slots = mode == "slots"
+    return {
+        "workspace_writes": files,
+        "host_writes": files,
+        "host_metadata": State("active", "read-only mounts"),
+        "host_reads": files,
+        "later_files": _LATER_FILES_SWEPT,
+        "network": _network(support, confinement, own_network=True),
+        "host_sockets": State("active", "mount and network namespaces"),
+        "other_processes": State(*_OWN_PROC if slots else _SHARED_PROC),
+        "whole_tree_end": State("active", "PID namespace"),
+        "kernel_surface": _seccomp(support),
+        "resources": _RESOURCES,
+    }
+
+
+def _plain(support: Support, confinement: Confinement) -> dict[str, State]:
+    landlock = _only("Landlock", support.landlock_reason)
+    seccomp = _seccomp(support)
+    no_namespaces = f"no namespaces: {explain_errno(support.user_namespaces) or 'plain mode was asked for'}"
+    return {
+        "workspace_writes": landlock,
+        "host_writes": landlock,
+        "host_metadata": State("unavailable", "", f"Landlock has no right for modes, times and owners; {no_namespaces}"),
+        "host_reads": landlock,
+        "later_files": _LATER_FILES_SWEPT,
+        "network": _network(support, confinement, own_network=False),
+        "host_sockets": seccomp if support.landlock_abi >= _ABI_WITH_SCOPES else _NO_SCOPES,
+        "other_processes": State("degraded", "Landlock signal scope, seccomp", f"the host's /proc is visible; {no_namespaces}"),
+        "whole_tree_end": State(seccomp.state, "subreaper that seccomp protects", seccomp.reason),
+        "kernel_surface": seccomp,
+        "resources": _RESOURCES,
+    }
+
+
+_OWN_PROC = ("active", "PID namespace, own /proc")
+_SHARED_PROC = ("degraded", "PID namespace", "commands of one launcher see each other in /proc")
+_NO_SCOPES = State("degraded", "seccomp", "no Landlock scopes before ABI 6: abstract sockets by descriptor")
+_ABI_WITH_PORTS = 4
+_ABI_WITH_SCOPES = 6
+_LATER_FILES_SWEPT = State("unavailable", "", "not built yet")
+_RESOURCES = State("degraded", "resource limits of each process", "no delegated control group")
+
+
+def _layers(first: str, second: str, missing: str) -> State:
+    """Two independent layers; with one alone a single fault is enough."""
+    if missing:
+        return State("degraded", first, f"one layer instead of two, {missing}")
+    return State("active", f"{first}, {second}")
+
+
+def _only(means: str, missing: str) -> State:
+    return State("unavailable", "", missing) if missing else State("active", means)
+
+
+def _seccomp(support: Support) -> State:
+    return _only("seccomp", support.seccomp_reason)
+
+
+def _network(support: Support, confinement: Confinement, *, own_network: bool) -> State:
+    if confinement.network == "full":
+        return State("active", "the policy opens the whole network")
+    if confinement.network == "off":
+        return State("active", "network namespace") if own_network else _seccomp(support)
+    if support.landlock_abi < _ABI_WITH_PORTS:
+        return State("unavailable", "", "Landlock before ABI 4 has no rules for TCP ports")
+    return State("active", "Landlock TCP rules, seccomp")

@@ -1,0 +1,96 @@
+"""From policy and support to a plan for one lock state. Pure: the same arguments give the same plan, golden tests read it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fable_exec.confine.applied import LauncherMode, applied_for, refuse_unmet
+from fable_exec.confine.plan import LaunchMode, Plan, Step
+from fable_exec.confine.support import Support, explain_errno
+from fable_exec.confine.view import COMMAND_HOME, FileView
+from fable_exec.errors import ConfinementUnavailable
+from fable_exec.policy.confinement import Confinement
+
+__all__ = ["choose_mode", "compile_plan"]
+
+_COMMAND_UMASK = 0o022
+_HOST_NAME = "fable-exec"
+_BASE_NAMESPACES = ("mount", "pid", "ipc", "uts")
+_PRIVATE_ENVIRONMENT = (("HOME", "{private}/home"), ("TMPDIR", "{private}/tmp"))
+_VIEW_ENVIRONMENT = (("HOME", COMMAND_HOME), ("TMPDIR", "/tmp"))
+
+
+def choose_mode(launch: LaunchMode, support: Support) -> LauncherMode:
+    """The launch mode: the one asked for, or with "auto" the strongest there is.
+
+    Raises:
+        ConfinementUnavailable: the mode was asked for by name and this host cannot do it.
+    """
+    namespaces = "" if support.namespaces else f"no namespaces ({explain_errno(support.user_namespaces)})"
+    own_proc = f"no /proc of its own ({explain_errno(support.own_proc)})" if support.own_proc else ""
+    missing: dict[LauncherMode, str] = {"slots": namespaces or own_proc, "namespace": namespaces, "plain": ""}
+    if launch == "auto":
+        return next(mode for mode, reason in missing.items() if not reason)
+    if missing[launch]:
+        raise ConfinementUnavailable(
+            f'launch mode "{launch}" cannot be had here: {missing[launch]}', protection="whole_tree_end", reason=missing[launch]
+        )
+    return launch
+
+
+def compile_plan(launch: LaunchMode, support: Support, confinement: Confinement, view: FileView) -> Plan:
+    """How commands are launched under `confinement` with the files of `view`, on a host with `support`.
+
+    Raises:
+        ConfinementUnavailable: a strict protection is not active in this mode on this host.
+    """
+    mode = choose_mode(launch, support)
+    applied = applied_for(mode, support, confinement, writable=view.writable)
+    refuse_unmet(applied)
+    own_view = mode != "plain" and _wants_view(confinement)
+    return Plan(
+        mode=mode,
+        namespaces=_namespaces(mode, support, confinement),
+        slot_namespaces=("mount", "pid") if mode == "slots" else (),
+        stage=_stage(mode, support, confinement, view) if mode != "plain" else (),
+        slot=_slot(own_view) if mode == "slots" else (),
+        launcher=_launcher(mode, support, confinement, view),
+        environment=_VIEW_ENVIRONMENT if own_view else _PRIVATE_ENVIRONMENT,
+        applied=applied,
+    )
+
+
+def _wants_view(confinement: Confinement) -> bool:
+    """Whether files are confined at all. One root serves all of these, so asking for one is asking for the root."""
+    return any(confinement.mode(name) != "off" for name in ("workspace_writes", "host_writes", "host_metadata", "host_reads"))
+
+
+def _namespaces(mode: LauncherMode, support: Support, confinement: Confinement) -> tuple[str, ...]:
+    if mode == "plain":
+        return ()
+    user = ("user",) if support.user_namespaces == 0 else ()
+    network = ("net",) if confinement.network == "off" and confinement.mode("network") != "off" else ()
+    return (*user, *_BASE_NAMESPACES, *network)
+
+
+def _stage(mode: LauncherMode, support: Support, confinement: Confinement, view: FileView) -> tuple[Step, ...]:
+    steps: list[Step] = [("private_mounts",), ("host_name", _HOST_NAME)]
+    if "net" in _namespaces(mode, support, confinement):
+        steps.append(("loopback_up",))
+    if not _wants_view(confinement):
+        return (*steps, *(() if support.own_proc else (("mount_proc",),)))
+    return (*steps, *view.stage_steps(own_proc=support.own_proc == 0), ("enter_root",), ("seal_root",))
+
+
+def _slot(own_view: bool) -> tuple[Step, ...]:
+    return (("follow_base",), ("mount_proc",), ("no_new_privileges",), ("drop_capabilities",))
+
+
+def _launcher(mode: LauncherMode, support: Support, confinement: Confinement, view: FileView) -> tuple[Step, ...]:
+    steps: list[Step] = [("umask", _COMMAND_UMASK), ("no_core_files",), ("no_new_privileges",)]
+    if mode != "plain":
+        steps += [("no_root_privileges",), ("keep_launcher_capabilities",)]
+    return tuple(steps)
+
+
+Lock = Literal["locked", "unlocked"]

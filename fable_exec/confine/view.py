@@ -1,0 +1,101 @@
+"""What of the host's files exists for commands: the steps that build a launcher's root, and the same lists for Landlock.
+
+Pure. The lists are the default of docs/reference/policy.md; credentials are left out by not being listed, and covered where they
+lie inside a listed directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from fable_exec.confine.plan import Step
+
+__all__ = ["COMMAND_HOME", "SECRET_FILES", "SYSTEM_DIRECTORIES", "FileView"]
+
+SYSTEM_DIRECTORIES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc")
+"""Readable and executable for every command, where the host has them."""
+
+SECRET_FILES = (
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/master.passwd",
+    "/etc/security/opasswd",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/ssl/private",
+    "/etc/pki/tls/private",
+    "/etc/ssh/ssh_host_rsa_key",
+    "/etc/ssh/ssh_host_dsa_key",
+    "/etc/ssh/ssh_host_ecdsa_key",
+    "/etc/ssh/ssh_host_ed25519_key",
+    "/etc/krb5.keytab",
+    "/etc/ipsec.secrets",
+    "/etc/ppp/chap-secrets",
+    "/etc/ppp/pap-secrets",
+    "/etc/wireguard",
+    "/etc/openvpn",
+    "/etc/NetworkManager/system-connections",
+    "/etc/netplan",
+    "/etc/docker",
+    "/etc/kubernetes",
+    "/etc/rancher",
+    "/etc/containers/auth.json",
+    "/etc/netrc",
+    "/etc/fstab",
+    "/etc/crypttab",
+    "/etc/grub.d",
+    "/etc/postgresql",
+    "/etc/mysql/debian.cnf",
+)
+"""Secrets that system packages keep in /etc: empty for commands, also for root."""
+
+COMMAND_HOME = "/home/command"
+_SHARED_MEMORY_BYTES = 256 * 1024 * 1024
+
+
+@attrs.frozen(kw_only=True)
+class FileView:
+    """The files of one launcher.
+
+    Args:
+        workspace: its absolute path; commands see it there.
+        writable: whether commands may change it.
+        runtime_paths: absolute paths that are readable and executable besides the system directories.
+    """
+
+    workspace: str
+    writable: bool
+    runtime_paths: tuple[str, ...] = ()
+
+    def stage_steps(self, *, own_proc: bool) -> tuple[Step, ...]:
+        """The steps that build the root of a launcher with its own mount namespace."""
+        return (
+            ("begin_root", "{private}/root"),
+            *_binds(SYSTEM_DIRECTORIES, "read-only"),
+            *(("cover", path) for path in SECRET_FILES),
+            ("devices",),
+            ("memory", "/dev/shm", _SHARED_MEMORY_BYTES, 0o1777),
+            ("bind", "{private}/tmp", "/tmp", "writable", "required"),
+            ("bind", "{private}/tmp", "/var/tmp", "writable", "required"),
+            ("bind", "{private}/home", COMMAND_HOME, "writable", "required"),
+            *_binds(self._runtimes_outside_workspace(), "read-only"),
+            ("bind", self.workspace, self.workspace, "writable" if self.writable else "read-only", "required"),
+            ("mount_proc",) if own_proc else ("bind", "/proc", "/proc", "read-only", "required"),
+        )
+
+    def _runtimes_outside_workspace(self) -> tuple[str, ...]:
+        """Longest last, so that no mount is hidden by a later one above it; what the system directories hold is there already."""
+        wanted = {path for path in self.runtime_paths if not _is_below(path, (*SYSTEM_DIRECTORIES, self.workspace))}
+        return tuple(sorted(wanted, key=len))
+
+
+def _binds(paths: Iterable[str], access: str) -> tuple[Step, ...]:
+    return tuple(("bind", path, path, access, "optional") for path in paths)
+
+
+def _is_below(path: str, roots: Iterable[str]) -> bool:
+    return any(path == root or path.startswith(root + "/") for root in roots)

@@ -1,0 +1,105 @@
+"""What the kernel is asked to hold for commands: one value for every platform, see docs/reference/policy.md.
+
+A protection that is "strict" must hold or nothing runs; "degradable" runs and says so in each outcome; "off" is not asked for.
+How a kernel does it is `confine`'s affair.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import attrs
+
+from fable_exec.policy.fields import ruled, settle
+from fable_exec.policy.forms import path_directory
+from fable_exec.policy.rules import Faults, Items, Nested, OneOf, Text, Whole
+
+__all__ = ["PROTECTIONS", "Confinement", "Mode", "Protections"]
+
+Mode = Literal["strict", "degradable", "off"]
+
+_MODE = OneOf(("strict", "degradable", "off"))
+_PORTS = Items(Whole(1, 65535))
+
+
+def _protection(default: Mode, meaning: str) -> Mode:
+    field: Mode = attrs.field(default=default, metadata=ruled(_MODE, meaning))
+    return field
+
+
+@attrs.frozen(kw_only=True)
+class Protections:
+    """The mode of each protection."""
+
+    workspace_writes: Mode = _protection("strict", "While writes are locked the whole workspace is read-only for every command.")
+    host_writes: Mode = _protection("strict", "Nothing outside the workspace and the private directories can be changed.")
+    host_metadata: Mode = _protection("degradable", "Modes, times, owners and attributes of files outside cannot be changed.")
+    host_reads: Mode = _protection("strict", "Only listed system paths, runtimes and the workspace can be read.")
+    later_files: Mode = _protection("degradable", "Files that run later, such as git hooks, cannot be planted.")
+    network: Mode = _protection("strict", "The network is what `network` says.")
+    host_sockets: Mode = _protection("strict", "Unix sockets of the host, by path or abstract, cannot be reached.")
+    other_processes: Mode = _protection("degradable", "Other processes cannot be seen, signalled, traced or read.")
+    whole_tree_end: Mode = _protection("strict", "When a call ends, everything it started has ended.")
+    kernel_surface: Mode = _protection("strict", "Kernel interfaces that ordinary programs do not need are refused.")
+    resources: Mode = _protection("degradable", "The limits of memory, processes, files and processor time hold.")
+
+    def __attrs_post_init__(self) -> None:
+        settle(self)
+
+
+PROTECTIONS: tuple[str, ...] = tuple(field.name for field in attrs.fields(Protections))
+"""Names of all protections, in the order reports use."""
+
+
+@attrs.frozen(kw_only=True)
+class Confinement:
+    """What commands may touch besides the workspace. `strict()` is the default policy; `off()` asks for nothing."""
+
+    protections: Protections = attrs.field(
+        factory=Protections, metadata=ruled(Nested(Protections), "How much each protection is insisted on.")
+    )
+    network: Literal["off", "ports", "full"] = attrs.field(
+        default="off",
+        metadata=ruled(
+            OneOf(("off", "ports", "full")),
+            "off is a network of its own, loopback only; ports is TCP to and on the listed ports; full is the host's network.",
+        ),
+    )
+    connect_ports: tuple[int, ...] = attrs.field(
+        default=(), metadata=ruled(_PORTS, "TCP ports that commands may connect to when network is ports.")
+    )
+    bind_ports: tuple[int, ...] = attrs.field(
+        default=(), metadata=ruled(_PORTS, "TCP ports that commands may listen on when network is ports.")
+    )
+    runtime_read_paths: tuple[str, ...] = attrs.field(
+        default=(),
+        metadata=ruled(
+            Items(Text(path_directory, {"minLength": 1})), "More absolute paths that commands may read and execute from."
+        ),
+    )
+
+    def __attrs_post_init__(self) -> None:
+        settle(self)
+
+    @staticmethod
+    def cross_faults(checked: dict[str, object]) -> Faults:
+        """Ports mean something in one network mode only."""
+        if checked.get("network", "off") == "ports":
+            return []
+        return [(name, 'only for network = "ports"') for name in ("connect_ports", "bind_ports") if checked.get(name)]
+
+    @classmethod
+    def strict(cls) -> Confinement:
+        """The default: workspace only, system paths read-only, credentials absent, network off."""
+        return cls()
+
+    @classmethod
+    def off(cls) -> Confinement:
+        """No protection but the end of the whole tree: what a command may do is up to the user that runs it."""
+        modes: dict[str, Mode] = {name: "off" for name in PROTECTIONS if name != "whole_tree_end"}
+        return cls(protections=Protections(**modes), network="full")
+
+    def mode(self, protection: str) -> Mode:
+        """How much `protection` is insisted on."""
+        mode: Mode = getattr(self.protections, protection)
+        return mode
