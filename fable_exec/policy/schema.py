@@ -7,7 +7,7 @@ where JSON Schema cannot say it: that a directory exists, that 3.0 is no integer
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -21,7 +21,6 @@ __all__ = ["json_schema", "json_schema_text"]
 
 def json_schema() -> dict[str, Any]:
     """The schema of a policy document."""
-    nested = [rule.kind for field in attrs.fields(BrokerPolicy) if isinstance(rule := rule_of(field), Nested)]
     top = _table(BrokerPolicy)
     top["properties"] = {"$schema": {"type": "string", "description": "For editors; ignored."}, **top["properties"]}
     return {
@@ -29,13 +28,22 @@ def json_schema() -> dict[str, Any]:
         "$id": "urn:fable-exec:policy",
         "title": "fable_exec broker policy",
         **top,
-        "$defs": {kind.__name__: _table(kind) for kind in nested},
+        "$defs": {kind.__name__: _table(kind) for kind in _nested_in(BrokerPolicy)},
     }
 
 
 def json_schema_text() -> str:
     """The schema as the committed file holds it."""
     return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _nested_in(kind: type[attrs.AttrsInstance]) -> Iterator[type[attrs.AttrsInstance]]:
+    """The classes of tables in a table, at any depth."""
+    for field in attrs.fields(kind):
+        rule = rule_of(field)
+        if isinstance(rule, Nested):
+            yield rule.kind
+            yield from _nested_in(rule.kind)
 
 
 def _table(kind: type[attrs.AttrsInstance]) -> dict[str, Any]:

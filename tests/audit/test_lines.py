@@ -31,6 +31,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.fuzz
 @given(st.dictionaries(st.text(max_size=100), VALUES, max_size=80), st.integers(0, 2**40))
 def test_whatever_the_facts_are_the_line_is_bounded_printable_and_read_back(facts: dict[str, Any], number: int) -> None:
     raw, head = encode_line(AuditHead(number, "a" * 64), TIME, "x", facts)

@@ -59,6 +59,7 @@ def test_any_one_byte_that_is_changed_removed_or_added_is_found(
     assert not check(whole + b"\n")[0]
 
 
+@pytest.mark.fuzz
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_splice_is_found(data: st.DataObject, whole: bytes, check: Callable[..., tuple[bool, int | None]]) -> None:

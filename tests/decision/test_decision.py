@@ -171,6 +171,7 @@ FACTS = (
 )
 
 
+@pytest.mark.fuzz
 @given(st.sampled_from([POLICY, NO_TOKEN]), st.booleans(), st.booleans(), FACTS)
 def test_decisions_are_total_and_repeatable(policy: BrokerPolicy, unlocked: bool, kernel: bool, facts: Any) -> None:
     decision = decide(policy, unlocked, kernel, facts)
@@ -179,6 +180,7 @@ def test_decisions_are_total_and_repeatable(policy: BrokerPolicy, unlocked: bool
     assert pickle.loads(pickle.dumps(decision)) == decision
 
 
+@pytest.mark.fuzz
 @given(st.sampled_from([POLICY, NO_TOKEN]), st.booleans(), st.booleans(), FACTS)
 def test_nothing_that_could_write_passes_while_locked(policy: BrokerPolicy, unlocked: bool, kernel: bool, facts: Any) -> None:
     if unlocked and policy is POLICY:
@@ -191,6 +193,7 @@ def test_nothing_that_could_write_passes_while_locked(policy: BrokerPolicy, unlo
         assert kernel or not (is_interpreter(facts.name) or is_interpreter(facts.resolved_name))
 
 
+@pytest.mark.fuzz
 @given(st.booleans(), FACTS)
 def test_unlocking_never_takes_away_and_locking_never_gives(kernel: bool, facts: Any) -> None:
     if decide(POLICY, False, kernel, facts).allowed:

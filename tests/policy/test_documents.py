@@ -210,6 +210,7 @@ def test_a_file_that_cannot_be_read_is_a_policy_error(tmp_path: Path) -> None:
         assert len(faults(lambda name=name: load_policy(tmp_path / f"{name}.toml"))) == 1  # type: ignore[misc]
 
 
+@pytest.mark.fuzz
 @given(POLICIES)
 def test_every_policy_is_read_back_as_it_was_dumped(policy: BrokerPolicy) -> None:
     for again in (parse_json(dump_json(policy)), parse_toml(dump_toml(policy)), BrokerPolicy.from_mapping(to_mapping(policy))):
@@ -219,11 +220,13 @@ def test_every_policy_is_read_back_as_it_was_dumped(policy: BrokerPolicy) -> Non
     assert tomllib.loads(dump_toml(policy)).keys() <= to_mapping(policy).keys()
 
 
+@pytest.mark.fuzz
 @given(POLICIES, POLICIES)
 def test_policies_have_one_digest_exactly_when_they_are_equal(one: BrokerPolicy, other: BrokerPolicy) -> None:
     assert (one.digest == other.digest) == (one == other)
 
 
+@pytest.mark.fuzz
 @given(POLICIES, st.data())
 def test_the_digest_changes_with_any_field(policy: BrokerPolicy, data: st.DataObject) -> None:
     other = data.draw(POLICIES)

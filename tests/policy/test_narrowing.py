@@ -57,6 +57,7 @@ def try_merge(one: BrokerPolicy, other: BrokerPolicy) -> BrokerPolicy | None:
         return None
 
 
+@pytest.mark.fuzz
 @given(POLICIES, POLICIES)
 def test_a_merged_policy_is_within_both(one: BrokerPolicy, other: BrokerPolicy) -> None:
     merged = try_merge(one, other)
@@ -66,6 +67,7 @@ def test_a_merged_policy_is_within_both(one: BrokerPolicy, other: BrokerPolicy) 
     assert widenings(merged, other) == []
 
 
+@pytest.mark.fuzz
 @given(POLICIES, POLICIES)
 def test_the_order_does_not_matter(one: BrokerPolicy, other: BrokerPolicy) -> None:
     forward, backward = try_merge(one, other), try_merge(other, one)
@@ -75,11 +77,13 @@ def test_the_order_does_not_matter(one: BrokerPolicy, other: BrokerPolicy) -> No
         assert widenings(backward, forward) == []
 
 
+@pytest.mark.fuzz
 @given(POLICIES)
 def test_merging_with_itself_changes_nothing(policy: BrokerPolicy) -> None:
     assert merge(policy, policy) == policy
 
 
+@pytest.mark.fuzz
 @given(POLICIES, POLICIES)
 def test_merging_again_changes_nothing(one: BrokerPolicy, other: BrokerPolicy) -> None:
     merged = try_merge(one, other)

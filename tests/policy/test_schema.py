@@ -29,6 +29,7 @@ def test_the_schema_is_valid() -> None:
     Draft202012Validator.check_schema(json_schema())
 
 
+@pytest.mark.fuzz
 @given(POLICIES)
 def test_what_the_rules_accept_the_schema_accepts(policy: BrokerPolicy) -> None:
     assert list(VALIDATOR.iter_errors(to_mapping(policy))) == []
