@@ -83,7 +83,7 @@ class AuditLog:
             if writer is not None:
                 with writer.lock:
                     writer.note_lost(when, error)
-            if self._on_failure == "refuse":
+            if self._on_failure != "continue":
                 raise unavailable(error) from error
             return None
 
