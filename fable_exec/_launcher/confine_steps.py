@@ -1,0 +1,98 @@
+"""The plan's steps that confine: Landlock rules and the seccomp filter, as compiled in the host.
+
+Order in a plan: `no_new_privileges`, `restrict_files`, `load_filter`. Both last for good, and every
+command inherits them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import errno
+import os
+import stat
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from . import kernel_confine
+from .kernel_confine import landlock_abi
+
+__all__ = ["CONFINE_STEPS", "landlock_abi", "load_filter", "restrict_files"]
+
+_CONSTANT = struct.Struct("<I")
+_CONSTANT_OFFSET = 4
+
+
+def restrict_files(ruleset: dict[str, Any]) -> None:
+    """Live under a Landlock ruleset, given as `confine.landlock.Ruleset.to_wire` writes it.
+
+    Nothing is restricted when this raises: the kernel takes a ruleset as a whole.
+    """
+    _require_no_new_privileges()
+    descriptor = kernel_confine.create_ruleset(ruleset["handled_fs"], ruleset["handled_net"], ruleset["scoped"])
+    try:
+        for path, rights, optional in ruleset["paths"]:
+            _allow_path(descriptor, path, rights, ruleset["file_rights"], optional)
+        for port, rights in ruleset["ports"]:
+            kernel_confine.allow_port(descriptor, port, rights)
+        kernel_confine.restrict_self(descriptor, ruleset["flags"])
+    finally:
+        os.close(descriptor)
+
+
+def _allow_path(ruleset: int, path: str, rights: int, file_rights: int, optional: bool) -> None:
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if optional:
+            return
+        raise
+    try:
+        granted = rights if stat.S_ISDIR(os.fstat(descriptor).st_mode) else rights & file_rights
+        if granted:
+            kernel_confine.allow_path(ruleset, descriptor, granted)
+    except OSError as error:
+        error.add_note(path)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def load_filter(program: dict[str, Any]) -> None:
+    """Live under a seccomp program, given as `confine.seccomp.Program.to_wire` writes it, its symbols bound to this process."""
+    _require_no_new_privileges()
+    if program["architecture"] != kernel_confine.machine():
+        raise OSError(errno.ENOEXEC, f"a filter for {program['architecture']} would refuse every call here")
+    kernel_confine.set_filter(_bound(program))
+
+
+def _bound(program: dict[str, Any]) -> bytes:
+    try:
+        code = bytearray(base64.b64decode(program["program"], validate=True))
+    except binascii.Error as error:
+        raise OSError(errno.EINVAL, str(error)) from error
+    for index, name, shift in program["symbols"]:
+        constant = (_SYMBOLS[name]() >> shift) & 0xFFFFFFFF
+        _CONSTANT.pack_into(code, index * 8 + _CONSTANT_OFFSET, constant)
+    return bytes(code)
+
+
+_SYMBOLS: dict[str, Callable[[], int]] = {
+    "launcher_pid": os.getpid,
+    "minus_launcher_group": lambda: -os.getpgrp(),
+    "launcher_key": kernel_confine.launcher_key,
+}
+
+
+def _require_no_new_privileges() -> None:
+    """Root could confine itself without it, and the programs it starts could then regain rights: never."""
+    if not kernel_confine.has_no_new_privileges():
+        raise PermissionError(errno.EPERM, "no_new_privileges has to come first")
+
+
+CONFINE_STEPS: dict[str, Callable[..., Any]] = {
+    "load_filter": load_filter,
+    "restrict_files": restrict_files,
+}
+"""Steps by name, to be merged into the launcher's table."""

@@ -1,0 +1,155 @@
+"""The confining system calls: landlock_create_ruleset(2) and its two companions, seccomp(2), and entering namespaces with a key.
+
+Errors are OSError with the kernel's errno and a note that names the call. No policy lives here.
+Sources: landlock(7), seccomp(2), the kernel's system-call tables (Landlock's numbers are the same on every machine).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+
+_LANDLOCK_CREATE_RULESET = 444
+_LANDLOCK_ADD_RULE = 445
+_LANDLOCK_RESTRICT_SELF = 446
+_CREATE_RULESET_VERSION = 1
+_CREATE_RULESET_ERRATA = 2
+_RULE_PATH_BENEATH = 1
+_RULE_NET_PORT = 2
+
+_NUMBERS = {"x86_64": {"seccomp": 317, "setns": 308, "unshare": 272}, "aarch64": {"seccomp": 277, "setns": 268, "unshare": 97}}
+_SET_MODE_FILTER = 1
+_PR_GET_SECCOMP = 21
+_PR_GET_NO_NEW_PRIVS = 39
+_INSTRUCTION_BYTES = 8
+_ENOSYS = 38
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_system_call = _libc.syscall
+_system_call.restype = ctypes.c_long
+_libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
+
+
+class _RulesetAttributes(ctypes.Structure):
+    _fields_ = (("handled_fs", ctypes.c_uint64), ("handled_net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+
+
+class _PathRule(ctypes.Structure):
+    _pack_ = 1
+    _layout_ = "ms"
+    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+class _PortRule(ctypes.Structure):
+    _fields_ = (("allowed", ctypes.c_uint64), ("port", ctypes.c_uint64))
+
+
+class _FilterProgram(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+def _call(name: str, number: int, *arguments: int | ctypes.Structure) -> int:
+    """One system call; structures go by reference, numbers as 64 bits."""
+    words = [ctypes.byref(each) if isinstance(each, ctypes.Structure) else ctypes.c_ulong(each) for each in arguments]
+    result = int(_system_call(ctypes.c_long(number), *words))
+    if result == -1:
+        code = ctypes.get_errno()
+        error = OSError(code, os.strerror(code))
+        error.add_note(name)
+        raise error
+    return result
+
+
+def landlock_abi() -> int:
+    """The kernel's Landlock ABI, 0 where there is none or it is switched off."""
+    try:
+        return _call("landlock_create_ruleset(version)", _LANDLOCK_CREATE_RULESET, 0, 0, _CREATE_RULESET_VERSION)
+    except OSError:
+        return 0
+
+
+def landlock_errata() -> int:
+    """Bit n-1 is set when erratum n is fixed; 0 where the kernel does not say (before Linux 6.15)."""
+    try:
+        return _call("landlock_create_ruleset(errata)", _LANDLOCK_CREATE_RULESET, 0, 0, _CREATE_RULESET_ERRATA)
+    except OSError:
+        return 0
+
+
+def create_ruleset(handled_fs: int, handled_net: int, scoped: int) -> int:
+    """A new ruleset's descriptor. An older kernel takes the longer structure as long as what it does not know is 0."""
+    attributes = _RulesetAttributes(handled_fs, handled_net, scoped)
+    return _call(
+        f"landlock_create_ruleset({handled_fs:#x}, {handled_net:#x}, {scoped:#x})",
+        _LANDLOCK_CREATE_RULESET,
+        attributes,
+        ctypes.sizeof(attributes),
+        0,
+    )
+
+
+def allow_path(ruleset: int, descriptor: int, rights: int) -> None:
+    """Grant `rights` for the file behind `descriptor`, and for all below it."""
+    rule = _PathRule(rights, descriptor)
+    _call(f"landlock_add_rule(path, {rights:#x})", _LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0)
+
+
+def allow_port(ruleset: int, port: int, rights: int) -> None:
+    """Grant `rights` for a port."""
+    rule = _PortRule(rights, port)
+    _call(f"landlock_add_rule(port {port}, {rights:#x})", _LANDLOCK_ADD_RULE, ruleset, _RULE_NET_PORT, rule, 0)
+
+
+def restrict_self(ruleset: int, flags: int = 0) -> None:
+    """Live under the ruleset from now on: this thread and everything it starts."""
+    _call(f"landlock_restrict_self({flags:#x})", _LANDLOCK_RESTRICT_SELF, ruleset, flags)
+
+
+def has_no_new_privileges() -> bool:
+    """Whether execve can no longer give this thread anything."""
+    return int(_libc.prctl(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)) == 1
+
+
+def is_filtered() -> bool:
+    """Whether this thread lives under a seccomp filter."""
+    return int(_libc.prctl(_PR_GET_SECCOMP, 0, 0, 0, 0)) == 2
+
+
+def set_filter(program: bytes) -> None:
+    """Put this thread and everything it starts under a seccomp program (an array of `struct sock_filter`)."""
+    argument = _FilterProgram(len(program) // _INSTRUCTION_BYTES, program)
+    _call(f"seccomp({argument.length} instructions)", _number("seccomp"), _SET_MODE_FILTER, 0, argument)
+
+
+@functools.cache
+def launcher_key() -> int:
+    """A number that only this process knows; the filter lets the holder enter namespaces.
+
+    It must not be asked for before the fork that makes the launcher: a fork would share it.
+    """
+    return int.from_bytes(os.urandom(8), "little")
+
+
+def setns(descriptor: int, kind: int) -> None:
+    """setns(2) with this launcher's key in an argument that the kernel ignores and the filter compares."""
+    _call(f"setns({descriptor}, {kind:#x}, key)", _number("setns"), descriptor, kind, 0, 0, launcher_key())
+
+
+def unshare(flags: int) -> None:
+    """unshare(2) with this launcher's key in an argument that the kernel ignores and the filter compares."""
+    _call(f"unshare({flags:#x}, key)", _number("unshare"), flags, 0, 0, 0, launcher_key())
+
+
+def machine() -> str:
+    """The architecture whose system calls this process makes, empty where it is none of the known ones."""
+    name = platform.machine()
+    return name if name in _NUMBERS and ctypes.sizeof(ctypes.c_void_p) == 8 else ""
+
+
+def _number(name: str) -> int:
+    numbers = _NUMBERS.get(machine())
+    if numbers is None:
+        raise OSError(_ENOSYS, f"{name} is not known for {platform.machine()}")
+    return numbers[name]
