@@ -7,7 +7,6 @@ host hears "done" only when the place is proved empty. Protocol on a job's chann
 from __future__ import annotations
 
 import os
-import select
 import socket
 import time
 from collections import deque
@@ -15,35 +14,15 @@ from collections.abc import Callable
 from typing import Any
 
 from . import wire
+from .jobs import Job, refuse, room_for_jobs
 from .linuxos import pidfd_open
-from .places import Place, Report
+from .places import Place, PlaceLost, Report, reap_exited
 from .pools import PlacePool
-from .spawn import SpawnFailed, Streams, Workspace, spawn
+from .readiness import Readiness
+from .spawn import SpawnFailed, Workspace, spawn
 
 _END_SECONDS = 2.0
 """How long a place may take to become empty before the job is reported as uncontained."""
-
-
-class Job:
-    """One command: the request, its descriptors, and how far it has come."""
-
-    def __init__(self, request: dict[str, Any], channel: socket.socket, streams: Streams) -> None:
-        self.request = request
-        self.channel = channel
-        self.streams = streams
-        self.place: Place | None = None
-        self.leader = 0
-        self.leader_handle = -1
-        self.exit: dict[str, Any] = {}
-        self.reason: str | None = None
-        self.ending = False
-        self.survivors: list[Any] = []
-        self.due_at: float | None = None
-
-    def close_streams(self) -> None:
-        """Drop our copies, so that the host sees the end when the command's own are closed."""
-        for descriptor in self.streams:
-            os.close(descriptor)
 
 
 class Launcher:
@@ -54,43 +33,32 @@ class Launcher:
         self._environment: dict[str, str] = plan["environment"]
         self._control = control
         self._pool = pool
-        self._poll = select.poll()
-        self._handlers: dict[int, Callable[[], None]] = {}
+        self._capacity = min(pool.capacity, room_for_jobs())
+        self._ready = Readiness()
         self._waiting: deque[Job] = deque()
         self._jobs: set[Job] = set()
         self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._accepting = False
-        self._watch(pool.descriptor, self._place_arrived)
+        self._ready.watch(pool.descriptor, self._place_arrived)
 
     def serve(self) -> None:
         """Take requests until the host closes the control socket."""
         try:
             while True:
                 self._accept_when_possible()
-                for descriptor, _ in self._poll.poll(self._milliseconds()):
-                    handler = self._handlers.get(descriptor)
-                    if handler is not None:
-                        handler()
+                self._ready.round(self._milliseconds())
                 self._end_overdue()
         except wire.PeerGone:
             self._end_all()
 
     # What there is to wait for.
 
-    def _watch(self, descriptor: int, handler: Callable[[], None]) -> None:
-        self._handlers[descriptor] = handler
-        self._poll.register(descriptor, select.POLLIN)
-
-    def _forget(self, descriptor: int) -> None:
-        if self._handlers.pop(descriptor, None) is not None:
-            self._poll.unregister(descriptor)
-
     def _accept_when_possible(self) -> None:
-        able = len(self._jobs) < self._pool.capacity
+        able = len(self._jobs) < self._capacity
         if able and not self._accepting:
-            self._watch(self._control.fileno(), self._take_request)
+            self._ready.watch(self._control.fileno(), self._take_request)
         elif self._accepting and not able:
-            self._forget(self._control.fileno())
+            self._ready.unwatch(self._control.fileno())
         self._accepting = able
 
     def _milliseconds(self) -> int | None:
@@ -106,12 +74,13 @@ class Launcher:
             request, descriptors = wire.receive(self._control, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return  # another worker was faster
-        channel = socket.socket(fileno=descriptors.pop(0))
-        stdin = descriptors.pop(0) if request["stdin"] else os.dup(self._null)
-        job = Job(request, channel, Streams(stdin, *descriptors))
+        except wire.DescriptorsLost as loss:
+            refuse(loss.kept)
+            return
+        job = Job(request, descriptors, self._null)
         self._jobs.add(job)
         self._waiting.append(job)
-        self._watch(channel.fileno(), lambda: self._host_spoke(job))
+        self._ready.watch(job.channel.fileno(), lambda: self._host_spoke(job))
         self._start_waiting()
 
     def _place_arrived(self) -> None:
@@ -133,18 +102,26 @@ class Launcher:
         try:
             job.leader = self._spawn(job, place)
         except SpawnFailed as failure:
-            self._pool.give_back(place)
-            self._fail(job, failure)
+            self._not_started(job, place, failure)
             return
         job.close_streams()
         job.place = place
         job.leader_handle = pidfd_open(job.leader)
         job.due_at = time.monotonic() + job.request["timeout"]
-        self._watch(job.leader_handle, lambda: self._leader_exited(job))
+        self._ready.watch(job.leader_handle, lambda: self._leader_exited(job))
         if place.descriptor >= 0:
-            self._watch(place.descriptor, lambda: self._place_answered(job))
+            self._ready.watch(place.descriptor, lambda: self._place_answered(job))
         if job.request["announce"]:
             self._tell(job, {"started": job.leader})
+
+    def _not_started(self, job: Job, place: Place, failure: SpawnFailed) -> None:
+        if place.usable():
+            self._pool.give_back(place)
+            self._fail(job, failure)
+            return
+        # Its init was killed while it was idle; in a namespace without one nothing can be started (pid_namespaces(7)).
+        self._pool.discard(place)
+        self._waiting.appendleft(job)
 
     def _spawn(self, job: Job, place: Place) -> int:
         try:
@@ -159,26 +136,49 @@ class Launcher:
 
     def _leader_exited(self, job: Job) -> None:
         assert job.place is not None
-        self._forget(job.leader_handle)
+        if not self._reap(job):
+            # Traced by one of its own: wait(2) will answer when that one is gone.
+            self._ready.unwatch(job.leader_handle)
+            self._end(job, None)
+            return
+        self._consult(job, job.place.ask)
+
+    def _reap(self, job: Job) -> bool:
+        assert job.place is not None
+        result = job.place.reap_leader(job.leader)
+        if result is None:
+            return False
+        self._ready.unwatch(job.leader_handle)
         os.close(job.leader_handle)
-        status, (user, system, peak) = job.place.reap_leader(job.leader)
         job.leader_handle = -1
+        status, (user, system, peak) = result
         job.exit = {"status": status, "user": user, "system": system, "peak": peak, "reason": job.reason}
-        self._handle_report(job, job.place.ask())
+        return True
 
     def _place_answered(self, job: Job) -> None:
         assert job.place is not None
-        try:
-            self._handle_report(job, job.place.answer())
-        except wire.PeerGone:
-            self._give_up(job)
+        self._consult(job, job.place.answer)
 
-    def _handle_report(self, job: Job, report: Report | None) -> None:
-        if report is None:
+    def _consult(self, job: Job, question: Callable[[], Report | None]) -> None:
+        """Put `question` to the job's place and act on the answer, if there is one yet."""
+        try:
+            report = question()
+        except PlaceLost:
+            self._finish(job, contained=False, lost=True)
             return
+        if report is not None:
+            self._handle_report(job, report)
+
+    def _handle_report(self, job: Job, report: Report) -> None:
+        assert job.place is not None
         job.survivors = job.survivors or report.members
-        if job.leader_handle >= 0 or not report.settled:
-            return  # asked again once the leader is reaped: only then is "empty" a proof
+        if not report.settled:
+            return
+        if job.leader_handle >= 0:
+            # Asked again once the leader is reaped: only then is "empty" a proof.
+            if job.ending and report.empty and self._reap(job):
+                self._consult(job, job.place.ask)
+            return
         if report.empty:
             self._finish(job, contained=True)
         elif job.ending:
@@ -190,11 +190,11 @@ class Launcher:
         try:
             wire.receive(job.channel)
         except wire.PeerGone:
-            self._forget(job.channel.fileno())
+            self._ready.unwatch(job.channel.fileno())
         self._end(job, "ended")
 
-    def _end(self, job: Job, reason: str) -> None:
-        """Kill everything of this job; the answers decide when it is done."""
+    def _end(self, job: Job, reason: str | None) -> None:
+        """Kill everything of this job; the answers decide when it is done. `reason` is None when the leader ended by itself."""
         if job.place is None:
             self._waiting.remove(job)
             job.close_streams()
@@ -208,10 +208,7 @@ class Launcher:
 
     def _end_place(self, job: Job) -> None:
         assert job.place is not None
-        try:
-            self._handle_report(job, job.place.end())
-        except wire.PeerGone:
-            self._give_up(job)
+        self._consult(job, job.place.end)
 
     def _end_overdue(self) -> None:
         now = time.monotonic()
@@ -222,15 +219,15 @@ class Launcher:
                 self._end(job, "deadline")
 
     def _give_up(self, job: Job) -> None:
-        """The place would not become empty in time, or its init is gone: say so, and never use it again."""
+        """The place would not become empty in time: say so, and never use it again."""
         self._finish(job, contained=False)
 
-    def _finish(self, job: Job, *, contained: bool) -> None:
+    def _finish(self, job: Job, *, contained: bool, lost: bool = False) -> None:
         assert job.place is not None
         survivors = [[member.pid, member.name] for member in job.survivors]
-        self._tell(job, {**job.exit, "done": True, "survivors": survivors, "contained": contained})
+        self._tell(job, {**job.exit, "done": True, "survivors": survivors, "contained": contained, "lost": lost})
         if job.place.descriptor >= 0:
-            self._forget(job.place.descriptor)
+            self._ready.unwatch(job.place.descriptor)
         if contained:
             self._pool.give_back(job.place)
         else:
@@ -246,14 +243,27 @@ class Launcher:
 
     def _drop(self, job: Job) -> None:
         if job.leader_handle >= 0:
-            self._forget(job.leader_handle)
-            os.close(job.leader_handle)
-        self._forget(job.channel.fileno())
+            self._reap_later(job.leader, job.leader_handle)
+        self._ready.unwatch(job.channel.fileno())
         job.channel.close()
         self._jobs.discard(job)
+
+    def _reap_later(self, leader: int, handle: int) -> None:
+        """A leader that could not be ended in time must not stay a zombie when it dies after all."""
+
+        def reap() -> None:
+            self._ready.unwatch(handle)
+            os.close(handle)
+            reap_exited(leader)
+
+        self._ready.unwatch(handle)
+        self._ready.watch(handle, reap)
 
     def _end_all(self) -> None:
         """The host is gone: leave nothing running."""
         for job in list(self._jobs):
             if job.place is not None:
-                job.place.end()
+                try:
+                    job.place.end()
+                except PlaceLost:
+                    pass

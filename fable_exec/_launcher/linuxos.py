@@ -6,6 +6,7 @@ So the host's modules can be imported, and type-checked, on every platform.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 
@@ -13,6 +14,7 @@ if sys.platform == "linux":
     O_PATH = os.O_PATH
     MSG_CMSG_CLOEXEC = socket.MSG_CMSG_CLOEXEC
     pidfd_open = os.pidfd_open
+    pidfd_send_signal = signal.pidfd_send_signal
 
     def memory_file(name: str) -> int:
         """An anonymous file in memory (memfd_create(2), close-on-exec)."""
@@ -32,6 +34,13 @@ if sys.platform == "linux":
             return False
         return True
 
+    def is_stopped(pid: int) -> bool:
+        """Whether our child `pid` was stopped by a signal since the last call (waitid(2); its exit is not taken)."""
+        try:
+            return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG) is not None
+        except ChildProcessError:
+            return False
+
 else:
     import errno
 
@@ -44,6 +53,9 @@ else:
     def pidfd_open(pid: int, flags: int = 0) -> int:
         raise _missing()
 
+    def pidfd_send_signal(descriptor: int, number: int, /) -> None:
+        raise _missing()
+
     def memory_file(name: str) -> int:
         raise _missing()
 
@@ -51,4 +63,7 @@ else:
         raise _missing()
 
     def has_children() -> bool:
+        raise _missing()
+
+    def is_stopped(pid: int) -> bool:
         raise _missing()

@@ -23,6 +23,14 @@ _SIGKILL = int(signal.SIGKILL)
 _PROOF_SECONDS = 2.0
 
 
+Usage = tuple[float, float, int]
+"""User seconds, system seconds, peak resident KiB."""
+
+
+class PlaceLost(Exception):
+    """The place ended by itself: its init was killed, and with it everything inside."""
+
+
 class Report(NamedTuple):
     """What a place knows: whether it is proved empty, and who was alive besides the leader when it looked.
 
@@ -35,9 +43,15 @@ class Report(NamedTuple):
 
 
 class Place(Protocol):
-    """One command's home. `descriptor` is readable when an answer waits in `answer`; -1 where answers come at once."""
+    """One command's home. `descriptor` is readable when an answer waits in `answer`; -1 where answers come at once.
+
+    Every verb but `start` and `reap_leader` raises PlaceLost.
+    """
 
     descriptor: int
+
+    def usable(self) -> bool:
+        """Whether a command can still be started here."""
 
     def start(self, execute: Callable[[], int]) -> int:
         """Run `execute`, which starts the leader, inside this place; returns the leader's process id."""
@@ -51,56 +65,86 @@ class Place(Protocol):
     def answer(self) -> Report:
         """The answer that made `descriptor` readable."""
 
-    def reap_leader(self, pid: int) -> tuple[int, tuple[float, float, int]]:
-        """The exited leader's wait status and (user seconds, system seconds, peak resident KiB)."""
+    def reap_leader(self, pid: int) -> tuple[int, Usage] | None:
+        """The exited leader's wait status and usage; None while a tracer, a member of its own tree, holds them back."""
 
 
-def wait_usage(pid: int, options: int = 0) -> tuple[int, int, tuple[float, float, int]]:
+def wait_usage(pid: int, options: int = 0) -> tuple[int, int, Usage]:
     """wait4(2) with the three figures that are reported."""
     found, status, usage = os.wait4(pid, options)
     return found, status, (usage.ru_utime, usage.ru_stime, usage.ru_maxrss)
 
 
-class Slot:
-    """A prepared PID and mount namespace, entered by descriptor. Its init answers on `channel` and outlives the commands."""
+def reap_exited(pid: int) -> tuple[int, Usage] | None:
+    """Reap our exited child `pid` without blocking: a zombie that somebody traces is not ours until the tracer is gone."""
+    found, status, usage = wait_usage(pid, os.WNOHANG)
+    return (status, usage) if found else None
 
-    def __init__(self, channel: socket.socket, init: int, mount_namespace: int, pid_namespace: int, home: int) -> None:
-        self.channel, self.init = channel, init
+
+class Slot:
+    """A prepared PID and mount namespace, entered by descriptor. Its init answers on `channel` and outlives the commands.
+
+    Args:
+        children: the init's list of children in /proc. Once the leader is reaped every other process in there descends from one
+            of them, so an empty list, which the kernel reads under its lock on the process tree, is the proof that nothing is
+            left. -1 where the kernel has no such list: the init is asked instead.
+    """
+
+    def __init__(self, channel: socket.socket, mount_namespace: int, pid_namespace: int, children: int = -1) -> None:
+        self.channel = channel
         self.descriptor = channel.fileno()
-        self._mount_namespace, self._pid_namespace, self._home = mount_namespace, pid_namespace, home
+        self._children, self._mount_namespace, self._pid_namespace = children, mount_namespace, pid_namespace
         self._unanswered = 0
+
+    def usable(self) -> bool:
+        return wire.peer_is_alive(self.channel)
 
     def start(self, execute: Callable[[], int]) -> int:
         kernel.setns(self._mount_namespace, kernel.CLONE_NEWNS)
         kernel.setns(self._pid_namespace, kernel.CLONE_NEWPID)
-        try:
-            return execute()
-        finally:
-            kernel.setns(self._home, kernel.CLONE_NEWPID)
+        return execute()
 
-    def ask(self) -> None:
+    def ask(self) -> Report | None:
+        if not self._unanswered and self._has_no_children():
+            if not wire.peer_is_alive(self.channel):
+                raise PlaceLost
+            return Report(empty=True, members=[])
         self._say("ask")
+        return None
 
     def end(self) -> None:
         self._say("end")
 
     def answer(self) -> Report:
-        message, _ = wire.receive(self.channel)
+        try:
+            message, _ = wire.receive(self.channel)
+        except wire.PeerGone as error:
+            raise PlaceLost from error
         self._unanswered -= 1
         members = [Member(*member) for member in message["members"]]
         return Report(message["empty"], members, settled=self._unanswered == 0)
 
-    def reap_leader(self, pid: int) -> tuple[int, tuple[float, float, int]]:
-        return wait_usage(pid)[1:]
+    def reap_leader(self, pid: int) -> tuple[int, Usage] | None:
+        return reap_exited(pid)
 
     def close(self) -> None:
         """Give the namespaces back; the init sees the end of its channel and exits, which ends whatever is in there."""
         self.channel.close()
-        os.close(self._mount_namespace)
-        os.close(self._pid_namespace)
+        for descriptor in (self._mount_namespace, self._pid_namespace, self._children):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _has_no_children(self) -> bool:
+        try:
+            return os.pread(self._children, 1, 0) == b""
+        except OSError:
+            return False  # ask the init itself
 
     def _say(self, word: str) -> None:
-        wire.send(self.channel, word)
+        try:
+            wire.send(self.channel, word)
+        except wire.PeerGone as error:
+            raise PlaceLost from error
         self._unanswered += 1
 
 
@@ -121,6 +165,9 @@ class FreshNamespace:
             kernel.setns(self._home, kernel.CLONE_NEWPID)
         return self._leader
 
+    def usable(self) -> bool:
+        return True
+
     def ask(self) -> Report:
         return Report(empty=True, members=[])
 
@@ -132,9 +179,11 @@ class FreshNamespace:
     def answer(self) -> Report:
         raise AssertionError("a fresh namespace answers at once")
 
-    def reap_leader(self, pid: int) -> tuple[int, tuple[float, float, int]]:
-        self._leader = 0
-        return wait_usage(pid)[1:]
+    def reap_leader(self, pid: int) -> tuple[int, Usage] | None:
+        result = reap_exited(pid)
+        if result is not None:
+            self._leader = 0
+        return result
 
 
 class Subreaper:
@@ -145,12 +194,15 @@ class Subreaper:
     def __init__(self) -> None:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         self._leader = 0
-        self._leader_result: tuple[int, tuple[float, float, int]] | None = None
+        self._leader_result: tuple[int, Usage] | None = None
 
     def start(self, execute: Callable[[], int]) -> int:
         self._leader_result = None
         self._leader = execute()
         return self._leader
+
+    def usable(self) -> bool:
+        return True
 
     def ask(self) -> Report:
         self._reap()
@@ -172,9 +224,10 @@ class Subreaper:
     def answer(self) -> Report:
         raise AssertionError("a subreaper answers at once")
 
-    def reap_leader(self, pid: int) -> tuple[int, tuple[float, float, int]]:
-        result = self._leader_result or wait_usage(pid)[1:]
-        self._leader = 0
+    def reap_leader(self, pid: int) -> tuple[int, Usage] | None:
+        result = self._leader_result or reap_exited(pid)
+        if result is not None:
+            self._leader = 0
         return result
 
     def _kill_children(self) -> None:
@@ -193,9 +246,9 @@ class Subreaper:
                 return
             if pid == 0:
                 return
-            if pid == self._leader:
+            # A child that asked to be traced by its parent also reports its stops here (ptrace(2), PTRACE_TRACEME).
+            if pid == self._leader and not os.WIFSTOPPED(status):
                 self._leader_result = (status, usage)
-
 
 
 def serve_slot(channel: socket.socket) -> None:

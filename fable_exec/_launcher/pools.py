@@ -15,6 +15,8 @@ from .spawn import SpawnFailed
 
 MAX_IN_FLIGHT = 256
 _MAX_IDLE_SLOTS = 8
+_MAX_ORDERED = 32
+"""Slots asked for and not yet there: neither side may fill the other's socket, or both would wait."""
 
 
 class PlacePool(Protocol):
@@ -41,9 +43,8 @@ class SlotPool:
 
     capacity = MAX_IN_FLIGHT
 
-    def __init__(self, stager: socket.socket, home: int, ahead: int) -> None:
+    def __init__(self, stager: socket.socket, ahead: int) -> None:
         self._stager = stager
-        self._home = home
         self._idle: list[Slot] = []
         self._ordered = 0
         self._failure: SpawnFailed | None = None
@@ -52,12 +53,15 @@ class SlotPool:
             self._order()
 
     def take(self, wanted: int) -> Slot | None:
-        if self._idle:
-            return self._idle.pop()
+        while self._idle:
+            slot = self._idle.pop()
+            if slot.usable():
+                return slot
+            slot.close()
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        while self._ordered < wanted:
+        while self._ordered < min(wanted, _MAX_ORDERED):
             self._order()
         return None
 
@@ -67,8 +71,7 @@ class SlotPool:
         if message["slot"] == 0:
             self._failure = SpawnFailed(message["step"], message["errno"], "a new slot")
             return
-        channel, mount_namespace, pid_namespace = descriptors
-        self._idle.append(Slot(socket.socket(fileno=channel), message["slot"], mount_namespace, pid_namespace, self._home))
+        self._idle.append(Slot(socket.socket(fileno=descriptors[0]), *descriptors[1:]))
 
     def give_back(self, place: Place) -> None:
         assert isinstance(place, Slot)
@@ -141,5 +144,5 @@ class WorkerPool:
 def pool_for(plan: dict[str, Any], stager: socket.socket, home: int) -> PlacePool:
     """The pool of a launcher that has namespaces of its own."""
     if plan["mode"] == "slots":
-        return SlotPool(stager, home, plan["slots_ahead"])
+        return SlotPool(stager, plan["slots_ahead"])
     return NamespacePool(stager, home)

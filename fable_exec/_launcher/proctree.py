@@ -67,8 +67,16 @@ def read_member(pid: int) -> Member | None:
             text = file.read()
     except OSError:
         return None
+    return parse_stat(pid, text)
+
+
+def parse_stat(pid: int, text: bytes) -> Member | None:
+    """What /proc/PID/stat says; None for a zombie, and for a process that vanished while it was read.
+
+    The name is whatever the process likes, with blanks, parentheses and newlines: it ends at the last ")" (proc_pid_stat(5)).
+    """
     name, _, rest = text.partition(b" (")[2].rpartition(b") ")
-    state, parent = rest.split(maxsplit=2)[:2]
-    if state in (b"Z", b"X"):
+    fields = rest.split(maxsplit=2)
+    if len(fields) < 2 or fields[0] in (b"Z", b"X"):
         return None
-    return Member(pid, name.decode("utf-8", "replace"), int(parent))
+    return Member(pid, name.decode("utf-8", "replace"), int(fields[1]))

@@ -5,14 +5,19 @@ It holds the namespaces open and stays outside the limits that the launcher puts
 
 from __future__ import annotations
 
+import errno
 import os
 import select
+import signal
 import socket
 from typing import Any, NoReturn
 
 from . import kernel, steps, wire
 from .linuxos import pidfd_open
 from .places import serve_slot
+from .readiness import Readiness
+
+_PREPARE_MILLISECONDS = 10_000
 
 
 def stage(plan: dict[str, Any], control: socket.socket, alive: int, run_launcher: Any) -> NoReturn:
@@ -34,8 +39,10 @@ def stage(plan: dict[str, Any], control: socket.socket, alive: int, run_launcher
         launcher = os.fork()
         if launcher == 0:
             kernel.close_all_but(control.fileno(), theirs.fileno())
-            run_launcher(plan, control, theirs, os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC))
-            os._exit(0)
+            try:
+                run_launcher(plan, control, theirs, os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC))
+            finally:
+                os._exit(0)
         theirs.close()
         control.close()
         Stager(plan, ours, launcher, alive).serve()
@@ -52,54 +59,57 @@ class Stager:
         self._plan = plan
         self._requests = requests
         self._launcher = launcher
-        self._poll = select.poll()
-        self._inits: dict[int, int] = {}
-        self._watch(requests.fileno())
-        self._watch(alive)
-        self._alive = alive
+        self._ready = Readiness()
+        self._wanted = True
+        self._ready.watch(requests.fileno(), self._serve_request)
+        self._ready.watch(alive, self._stop)
 
     def serve(self) -> None:
         """Answer slot requests until there is nobody left to answer; then return, which ends the namespace."""
-        while True:
-            for descriptor, _ in self._poll.poll():
-                if descriptor == self._alive:
-                    return
-                if descriptor in self._inits:
-                    self._reap_init(descriptor)
-                elif not self._serve_request():
-                    return
-
-    def _watch(self, descriptor: int) -> None:
-        self._poll.register(descriptor, select.POLLIN)
-
-    def _serve_request(self) -> bool:
         try:
-            wire.receive(self._requests)
-            self._clone_slot()
+            while self._wanted:
+                self._ready.round(None)
         except wire.PeerGone:
-            return False
-        return True
+            pass
+
+    def _stop(self) -> None:
+        self._wanted = False
+
+    def _serve_request(self) -> None:
+        wire.receive(self._requests)
+        try:
+            self._clone_slot()
+        except steps.StepFailed as failure:
+            wire.send(self._requests, {"slot": 0, "step": failure.step, "errno": failure.number})
 
     def _clone_slot(self) -> None:
-        ours, theirs = wire.socket_pair()
-        try:
+        ours, theirs = steps.run("slot", wire.socket_pair)
+        with ours, theirs:
             init = steps.run("slot", lambda: kernel.clone(steps.namespace_flags(self._plan["slot_namespaces"])))
             if init == 0:
                 self._be_init(theirs)
             theirs.close()
-            if not self._prepared(ours):
-                return
-            self._hand_over(init, ours)
-        except steps.StepFailed as failure:
-            wire.send(self._requests, {"slot": 0, "step": failure.step, "errno": failure.number})
-        finally:
-            ours.close()
-            theirs.close()
+            try:
+                handed = steps.run("slot", lambda: _open_slot(init))
+                try:
+                    _let_it_prepare(ours)
+                    wire.send(self._requests, {"slot": init}, (ours.fileno(), *handed))
+                finally:
+                    for descriptor in handed:
+                        os.close(descriptor)
+            except steps.StepFailed:
+                os.kill(init, signal.SIGKILL)
+                os.waitpid(init, 0)
+                raise
+            self._adopt(init)
 
     def _be_init(self, channel: socket.socket) -> NoReturn:
         try:
             kernel.close_all_but(channel.fileno())
+            wire.receive(channel)
             steps.perform(self._plan["slot"])
+            # A command of the same user could otherwise trace its init and put words in its mouth (ptrace(2)).
+            kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
             wire.send(channel, {"ready": True})
             serve_slot(channel)
         except steps.StepFailed as failure:
@@ -107,28 +117,45 @@ class Stager:
         finally:
             os._exit(0)
 
-    def _prepared(self, channel: socket.socket) -> bool:
-        """Wait until the new init has its mounts; report its failure otherwise."""
-        try:
-            answer, _ = wire.receive(channel)
-        except wire.PeerGone:
-            answer = {"ready": False, "step": "slot", "errno": 0}
-        if not answer["ready"]:
-            wire.send(self._requests, {"slot": 0, "step": answer["step"], "errno": answer["errno"]})
-        return bool(answer["ready"])
+    def _adopt(self, init: int) -> None:
+        handle = pidfd_open(init)
 
-    def _hand_over(self, init: int, channel: socket.socket) -> None:
-        descriptor = pidfd_open(init)
-        self._inits[descriptor] = init
-        self._watch(descriptor)
-        namespaces = [os.open(f"/proc/{init}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in ("mnt", "pid")]
-        try:
-            wire.send(self._requests, {"slot": init}, (channel.fileno(), *namespaces))
-        finally:
-            for namespace in namespaces:
-                os.close(namespace)
+        def reap() -> None:
+            self._ready.unwatch(handle)
+            os.close(handle)
+            os.waitpid(init, 0)
 
-    def _reap_init(self, descriptor: int) -> None:
-        self._poll.unregister(descriptor)
-        os.close(descriptor)
-        os.waitpid(self._inits.pop(descriptor), 0)
+        self._ready.watch(handle, reap)
+
+
+def _open_slot(init: int) -> list[int]:
+    """Its namespaces, and its list of children where the kernel has one: opened while the init may still be looked into."""
+    names = (f"/proc/{init}/ns/mnt", f"/proc/{init}/ns/pid", f"/proc/{init}/task/{init}/children")
+    opened: list[int] = []
+    try:
+        for name in names:
+            opened.append(os.open(name, os.O_RDONLY | os.O_CLOEXEC))
+    except FileNotFoundError:
+        if len(opened) == 2:
+            return opened  # CONFIG_PROC_CHILDREN is off; the init answers instead
+        raise
+    except OSError:
+        for descriptor in opened:
+            os.close(descriptor)
+        raise
+    return opened
+
+
+def _let_it_prepare(channel: socket.socket) -> None:
+    """Wait until the new init has its mounts. Raises StepFailed with what it reports, or when it dies or says nothing."""
+    try:
+        wire.send(channel, "prepare")
+        waiting = select.poll()
+        waiting.register(channel.fileno(), select.POLLIN)
+        if not waiting.poll(_PREPARE_MILLISECONDS):
+            raise steps.StepFailed("slot", errno.ETIMEDOUT)
+        answer, _ = wire.receive(channel)
+    except wire.PeerGone:
+        raise steps.StepFailed("slot", errno.ESRCH) from None
+    if not answer["ready"]:
+        raise steps.StepFailed(answer["step"], answer["errno"])

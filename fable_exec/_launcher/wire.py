@@ -19,10 +19,19 @@ _MAX_DESCRIPTORS = 16
 _DESCRIPTOR_BYTES = array.array("i").itemsize
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_MAX_DESCRIPTORS * _DESCRIPTOR_BYTES)
 _encode = json.JSONEncoder(separators=(",", ":")).encode
+_decode = json.JSONDecoder().decode
 
 
 class PeerGone(Exception):
     """The other end closed its socket or died."""
+
+
+class DescriptorsLost(Exception):
+    """This process has no room for all descriptors of a message (recvmsg(2), MSG_CTRUNC); `kept` arrived and are the caller's."""
+
+    def __init__(self, kept: list[int]) -> None:
+        super().__init__(kept)
+        self.kept = kept
 
 
 def socket_pair() -> tuple[socket.socket, socket.socket]:
@@ -30,19 +39,19 @@ def socket_pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
-def send(channel: socket.socket, message: Any, descriptors: tuple[int, ...] = ()) -> None:
+def send(channel: socket.socket, message: Any, descriptors: tuple[int, ...] = (), flags: int = 0) -> None:
     """Send one message with copies of `descriptors`; the caller keeps its own.
 
-    Raises PeerGone when nobody is left to read it.
+    Raises PeerGone when nobody is left to read it, BlockingIOError with MSG_DONTWAIT and no room.
     """
     payload = _encode(message).encode("ascii")
     if len(payload) <= MAX_INLINE_BYTES:
-        _send_packet(channel, b"i" + payload, descriptors)
+        _send_packet(channel, b"i" + payload, descriptors, flags)
         return
     overflow = memory_file("message")
     try:
         _write_all(overflow, payload)
-        _send_packet(channel, b"m", (*descriptors, overflow))
+        _send_packet(channel, b"m", (*descriptors, overflow), flags)
     finally:
         os.close(overflow)
 
@@ -50,26 +59,38 @@ def send(channel: socket.socket, message: Any, descriptors: tuple[int, ...] = ()
 def receive(channel: socket.socket, flags: int = 0) -> tuple[Any, list[int]]:
     """The next message and the descriptors that came with it, which now belong to the caller (close-on-exec).
 
-    Raises PeerGone at the end of the stream, BlockingIOError with MSG_DONTWAIT and nothing there.
+    Raises PeerGone at the end of the stream, BlockingIOError with MSG_DONTWAIT and nothing there, DescriptorsLost.
     """
     try:
-        packet, ancillary, _, _ = channel.recvmsg(MAX_INLINE_BYTES + 1, _ANCILLARY_BYTES, flags | MSG_CMSG_CLOEXEC)
+        packet, ancillary, found, _ = channel.recvmsg(MAX_INLINE_BYTES + 1, _ANCILLARY_BYTES, flags | MSG_CMSG_CLOEXEC)
     except ConnectionError as error:
         raise PeerGone from error
-    descriptors = _descriptors(ancillary)
+    descriptors = _descriptors(ancillary) if ancillary else []
+    if found & socket.MSG_CTRUNC:
+        raise DescriptorsLost(descriptors)
     if not packet:
         raise PeerGone
     if packet[:1] == b"i":
-        return json.loads(packet[1:]), descriptors
+        return _decode(packet[1:].decode("ascii")), descriptors
     with os.fdopen(descriptors.pop(), "rb") as file:
         file.seek(0)
         return json.loads(file.read()), descriptors
 
 
-def _send_packet(channel: socket.socket, packet: bytes, descriptors: tuple[int, ...]) -> None:
+def peer_is_alive(channel: socket.socket) -> bool:
+    """Whether the other end is still open. Nothing is taken from the channel."""
+    try:
+        return bool(channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def _send_packet(channel: socket.socket, packet: bytes, descriptors: tuple[int, ...], flags: int) -> None:
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
     try:
-        channel.sendmsg([packet], rights, socket.MSG_NOSIGNAL)
+        channel.sendmsg([packet], rights, flags | socket.MSG_NOSIGNAL)
     except (BrokenPipeError, ConnectionError) as error:
         raise PeerGone from error
 

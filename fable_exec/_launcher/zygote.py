@@ -11,25 +11,29 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import kernel, removal, steps, wire
 from .launcher import Launcher
-from .linuxos import pidfd_open
+from .linuxos import is_stopped, pidfd_open
 from .pools import WorkerPool, pool_for
 from .probe import probe
 from .proctree import children
+from .readiness import Readiness
 from .stager import stage
 
-_CLOSE_SECONDS = 2.0
+_CLOSE_SECONDS = 0.5
+"""How long launchers may take to end what they run, once told to, before they are killed."""
+_ORPHAN_SECONDS = 2.0
+_ORPHAN_PAUSE_SECONDS = 0.001
+_LOOK_AFTER_WORKERS_MILLISECONDS = 100
 
 
 class Worker:
     """One plain launcher: its process, its control socket (shared by all workers of the plan) and whether it is busy."""
 
-    def __init__(self, plan: dict[str, Any], control: socket.socket, state: socket.socket) -> None:
-        self.plan, self.control, self.state = plan, control, state
+    def __init__(self, pid: int, plan: dict[str, Any], control: socket.socket, state: socket.socket) -> None:
+        self.pid, self.plan, self.control, self.state = pid, plan, control, state
         self.busy = False
 
 
@@ -38,8 +42,7 @@ class Zygote:
 
     def __init__(self, host: socket.socket) -> None:
         self._host = host
-        self._poll = select.poll()
-        self._handlers: dict[int, Callable[[], None]] = {}
+        self._ready = Readiness()
         self._processes: dict[int, int] = {}
         self._workers: dict[int, Worker] = {}
         self._alive_read, self._alive_write = os.pipe()
@@ -51,32 +54,26 @@ class Zygote:
         try:
             self._greet()
             while self._running:
-                for descriptor, _ in self._poll.poll():
-                    handler = self._handlers.get(descriptor)
-                    if handler is not None:
-                        handler()
+                self._ready.round(self._milliseconds())
+                self._look_after_workers()
         except wire.PeerGone:
             pass
-        self._end_everything()
+        finally:
+            self._end_everything()
 
     def _greet(self) -> None:
         hello, descriptors = wire.receive(self._host)
-        steps.become(hello["user"], hello["group"])
-        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-        self._private = _private_directory(hello["directory"])
-        self._watch(self._host.fileno(), self._serve_host)
+        try:
+            steps.run("user", lambda: steps.become(hello["user"], hello["group"]))
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+            self._private = steps.run("private_directory", lambda: _private_directory(hello["directory"]))
+        except steps.StepFailed as failure:
+            wire.send(self._host, {"failed": failure.step, "errno": failure.number, "what": hello["directory"]})
+            raise wire.PeerGone from failure
+        self._ready.watch(self._host.fileno(), self._serve_host)
         for handle in descriptors:
-            self._watch(handle, self._stop)
+            self._ready.watch(handle, self._stop)
         wire.send(self._host, {"private": self._private, "support": probe(hello["user"], hello["group"])})
-
-    def _watch(self, descriptor: int, handler: Callable[[], None]) -> None:
-        self._handlers[descriptor] = handler
-        self._poll.register(descriptor, select.POLLIN)
-
-    def _forget(self, descriptor: int) -> None:
-        del self._handlers[descriptor]
-        self._poll.unregister(descriptor)
-        os.close(descriptor)
 
     def _stop(self) -> None:
         self._running = False
@@ -84,63 +81,92 @@ class Zygote:
     def _serve_host(self) -> None:
         plan, descriptors = wire.receive(self._host)
         control = socket.socket(fileno=descriptors[0])
-        if plan["mode"] == "plain":
-            self._fork_worker(plan, control, first=True)
-            return
         try:
+            if plan["mode"] == "plain":
+                self._fork_worker(plan, control, first=True)
+                return
             pid = steps.run("namespaces", lambda: kernel.clone(steps.namespace_flags(plan["namespaces"])))
             if pid == 0:
                 self._be_stager(plan, control)
             self._adopt(pid)
         except steps.StepFailed as failure:
-            wire.send(control, {"ready": False, "step": failure.step, "errno": failure.number})
-        finally:
-            control.close()
+            _report_failure(control, failure)
+        control.close()
 
     def _be_stager(self, plan: dict[str, Any], control: socket.socket) -> NoReturn:
         kernel.close_all_but(control.fileno(), self._alive_read)
         stage(plan, control, self._alive_read, _run_launcher)
 
+    # Workers of plain launchers.
+
     def _fork_worker(self, plan: dict[str, Any], control: socket.socket, *, first: bool) -> None:
-        ours, theirs = wire.socket_pair()
-        pid = os.fork()
+        """One more worker. Raises StepFailed when there can be none."""
+        ours, theirs = steps.run("worker", wire.socket_pair)
+        try:
+            pid = steps.run("worker", os.fork)
+        except steps.StepFailed:
+            ours.close()
+            theirs.close()
+            raise
         if pid == 0:
             kernel.close_all_but(control.fileno(), theirs.fileno(), self._alive_read)
             _run_worker(plan, control, self._alive_read, theirs, first)
         theirs.close()
-        handle = self._adopt(pid)
-        self._workers[handle] = worker = Worker(plan, control, ours)
-        self._watch(ours.fileno(), lambda: self._worker_changed(worker))
+        worker = Worker(pid, plan, control, ours)
+        self._workers[self._adopt(pid)] = worker
+        self._ready.watch(ours.fileno(), lambda: self._worker_changed(worker))
 
     def _worker_changed(self, worker: Worker) -> None:
         try:
             word, _ = wire.receive(worker.state)
         except wire.PeerGone:
-            self._handlers.pop(worker.state.fileno())
-            self._poll.unregister(worker.state.fileno())
+            self._ready.unwatch(worker.state.fileno())
             worker.state.close()
             return
         worker.busy = word == "busy"
-        siblings = [other for other in self._workers.values() if other.control is worker.control]
-        if all(other.busy for other in siblings):
+        self._keep_one_free(worker)
+
+    def _keep_one_free(self, worker: Worker) -> None:
+        """Whatever the workers of this plan are busy with, the next request must find one that is not."""
+        if any(not other.busy for other in self._workers.values() if other.control is worker.control):
+            return
+        try:
             self._fork_worker(worker.plan, worker.control, first=False)
+        except steps.StepFailed:
+            pass  # requests wait until a worker is free; the next change tries again
+
+    def _milliseconds(self) -> int | None:
+        busy = any(worker.busy for worker in self._workers.values())
+        return _LOOK_AFTER_WORKERS_MILLISECONDS if busy else None
+
+    def _look_after_workers(self) -> None:
+        """A worker never stops by itself. Its own command can stop it, and would never be ended then: end both."""
+        for worker in self._workers.values():
+            if worker.busy and is_stopped(worker.pid):
+                os.kill(worker.pid, signal.SIGKILL)
 
     def _adopt(self, pid: int) -> int:
         handle = pidfd_open(pid)
         self._processes[handle] = pid
-        self._watch(handle, lambda: self._reap(handle))
+        self._ready.watch(handle, lambda: self._reap(handle))
         return handle
 
     def _reap(self, handle: int) -> None:
         os.waitpid(self._processes.pop(handle), 0)
-        self._forget(handle)
+        self._ready.unwatch(handle)
+        os.close(handle)
         worker = self._workers.pop(handle, None)
-        if worker is not None:
-            self._end_orphans()
-            if all(other.control is not worker.control for other in self._workers.values()):
-                worker.control.close()
+        if worker is None:
+            return
+        self._end_orphans(_ORPHAN_SECONDS)
+        if any(other.control is worker.control for other in self._workers.values()):
+            self._keep_one_free(worker)
+        else:
+            worker.control.close()
 
-    def _end_orphans(self, seconds: float = _CLOSE_SECONDS) -> None:
+    # The end.
+
+    def _end_orphans(self, seconds: float) -> None:
         """What a dead worker left behind is ours now, as its nearest subreaper: end it."""
         give_up_at = time.monotonic() + seconds
         while time.monotonic() < give_up_at:
@@ -149,6 +175,7 @@ class Zygote:
                 return
             for pid in orphans:
                 _kill_and_reap(pid)
+            time.sleep(_ORPHAN_PAUSE_SECONDS)
 
     def _end_everything(self) -> None:
         os.close(self._alive_write)
@@ -156,8 +183,12 @@ class Zygote:
         while self._processes and time.monotonic() < give_up_at:
             self._await_processes(give_up_at)
         for pid in self._processes.values():
-            _kill_and_reap(pid)
-        self._end_orphans(seconds=_CLOSE_SECONDS / 2)
+            os.kill(pid, signal.SIGKILL)
+        give_up_at = time.monotonic() + _CLOSE_SECONDS
+        while self._processes and time.monotonic() < give_up_at:
+            self._await_processes(give_up_at)
+        self._processes.clear()
+        self._end_orphans(_ORPHAN_SECONDS)
         if self._private:
             removal.remove_tree(self._private)
 
@@ -177,6 +208,13 @@ def _private_directory(parent: str) -> str:
     return path
 
 
+def _report_failure(control: socket.socket, failure: steps.StepFailed) -> None:
+    try:
+        wire.send(control, {"ready": False, "step": failure.step, "errno": failure.number})
+    except wire.PeerGone:
+        pass  # nobody waits for this launcher any more; the other launchers are none the worse
+
+
 def _kill_and_reap(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
@@ -192,7 +230,7 @@ def _run_launcher(plan: dict[str, Any], control: socket.socket, stager: socket.s
         steps.perform(plan["launcher"])
         wire.send(control, {"ready": True})
     except steps.StepFailed as failure:
-        wire.send(control, {"ready": False, "step": failure.step, "errno": failure.number})
+        _report_failure(control, failure)
         return
     Launcher(plan, control, pool).serve()
 
@@ -205,6 +243,6 @@ def _run_worker(plan: dict[str, Any], control: socket.socket, alive: int, state:
             wire.send(control, {"ready": True})
         launcher.serve()
     except steps.StepFailed as failure:
-        wire.send(control, {"ready": False, "step": failure.step, "errno": failure.number})
+        _report_failure(control, failure)
     finally:
         os._exit(0)

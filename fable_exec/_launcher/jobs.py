@@ -1,0 +1,59 @@
+"""One command in a launcher's books, and how many of them there is room for. No loop, no process."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import socket
+from typing import Any
+
+from . import wire
+from .places import Place
+from .spawn import Streams
+
+_DESCRIPTORS_PER_JOB = 8
+_DESCRIPTORS_ELSE = 64
+
+
+class Job:
+    """One command: the request, its descriptors, and how far it has come."""
+
+    def __init__(self, request: dict[str, Any], descriptors: list[int], null: int) -> None:
+        channel, *self._given = descriptors
+        self.request = request
+        self.channel = socket.socket(fileno=channel)
+        self.streams = Streams(*self._given) if request["stdin"] else Streams(null, *self._given)
+        self.place: Place | None = None
+        self.leader = 0
+        self.leader_handle = -1
+        self.exit: dict[str, Any] = {}
+        self.reason: str | None = None
+        self.ending = False
+        self.survivors: list[Any] = []
+        self.due_at: float | None = None
+
+    def close_streams(self) -> None:
+        """Drop our copies, so that the host sees the end when the command's own are closed."""
+        for descriptor in self._given:
+            os.close(descriptor)
+
+
+def room_for_jobs() -> int:
+    """How many jobs the descriptor limit lets this process hold; running into it would lose requests."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return _DESCRIPTORS_PER_JOB * _DESCRIPTORS_ELSE
+    return max(1, (soft - _DESCRIPTORS_ELSE) // _DESCRIPTORS_PER_JOB)
+
+
+def refuse(descriptors: list[int]) -> None:
+    """Answer a request that lost some of its descriptors, if the first one, its channel, arrived."""
+    for descriptor in descriptors[1:]:
+        os.close(descriptor)
+    if descriptors:
+        with socket.socket(fileno=descriptors[0]) as channel:
+            try:
+                wire.send(channel, {"failed": "descriptors", "errno": errno.EMFILE, "what": "the launcher"})
+            except wire.PeerGone:
+                pass
