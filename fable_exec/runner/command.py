@@ -7,31 +7,9 @@ from typing import Literal
 
 import attrs
 
+from ..executables import Executable
 
-@attrs.frozen(kw_only=True)
-class Executable:
-    """One file that may be executed, as it was seen when it was allowed.
-
-    Args:
-        name: its basename on the allow-list.
-        registered_path: the absolute path before links were resolved; it becomes argv[0], because virtual environments and
-            multi-call programs find themselves by it.
-        path: the resolved path.
-        device, inode: of the file itself; the launcher refuses another.
-        is_script: whether it begins with `#!`.
-        by_descriptor: execute the checked descriptor instead of the path, because the file could be swapped in between. The price
-            is a process named after the descriptor's number, and a script that sees such a path in `$0`.
-        digest: SHA-256 of its content, where the policy pins it.
-    """
-
-    name: str
-    registered_path: str
-    path: str
-    device: int
-    inode: int
-    is_script: bool = False
-    by_descriptor: bool = False
-    digest: str | None = None
+__all__ = ["Command", "Executable"]
 
 
 @attrs.frozen(kw_only=True)

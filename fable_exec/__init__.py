@@ -1,0 +1,117 @@
+"""The execution boundary that Python agent frameworks embed: commands and file writes under one policy, with exact outcomes.
+
+`ExecutionBroker` works in this process, `BrokerClient` through a child process; `AsyncExecutionBroker` and `AsyncBrokerClient`
+are their asyncio twins. Names are loaded when they are first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fable_exec.broker import AsyncExecutionBroker, ExecutionBroker, Explanation
+    from fable_exec.client import AsyncBrokerClient, BrokerClient
+    from fable_exec.errors import (
+        ArgumentDenied,
+        AuditUnavailable,
+        BrokerGone,
+        ConfinementUnavailable,
+        Conflict,
+        Denied,
+        ExecutableDenied,
+        FableExecError,
+        FrameTooLarge,
+        IdentityLost,
+        InternalError,
+        InvalidJson,
+        InvalidRequest,
+        LaunchFailed,
+        PathDenied,
+        PathError,
+        PathExists,
+        PathIsDirectory,
+        PathNotDirectory,
+        PathNotFound,
+        PolicyError,
+        StateUnreadable,
+        WritesLocked,
+    )
+    from fable_exec.outcome import Applied, Captured, EndedBy, Outcome, Survivor
+    from fable_exec.policy import AuditRules, BrokerPolicy, EnvironmentPolicy, Limits, PathRules, load_policy
+    from fable_exec.protocol import CommandResult, InspectResult, ProbeResult, WriteResult
+
+__version__ = "0.1.0"
+
+_ROOMS = {
+    "broker": ("AsyncExecutionBroker", "ExecutionBroker", "Explanation"),
+    "client": ("AsyncBrokerClient", "BrokerClient"),
+    "errors": (
+        "ArgumentDenied", "AuditUnavailable", "BrokerGone", "ConfinementUnavailable", "Conflict", "Denied", "ExecutableDenied",
+        "FableExecError", "FrameTooLarge", "IdentityLost", "InternalError", "InvalidJson", "InvalidRequest", "LaunchFailed",
+        "PathDenied", "PathError", "PathExists", "PathIsDirectory", "PathNotDirectory", "PathNotFound", "PolicyError",
+        "StateUnreadable", "WritesLocked",
+    ),
+    "outcome": ("Applied", "Captured", "EndedBy", "Outcome", "Survivor"),
+    "policy": ("AuditRules", "BrokerPolicy", "EnvironmentPolicy", "Limits", "PathRules", "load_policy"),
+    "protocol": ("CommandResult", "InspectResult", "ProbeResult", "WriteResult"),
+}  # fmt: skip
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+
+__all__ = [
+    "AsyncBrokerClient",
+    "AsyncExecutionBroker",
+    "BrokerClient",
+    "ExecutionBroker",
+    "Explanation",
+    "AuditRules",
+    "BrokerPolicy",
+    "EnvironmentPolicy",
+    "Limits",
+    "PathRules",
+    "load_policy",
+    "CommandResult",
+    "InspectResult",
+    "ProbeResult",
+    "WriteResult",
+    "Applied",
+    "Captured",
+    "EndedBy",
+    "Outcome",
+    "Survivor",
+    "ArgumentDenied",
+    "AuditUnavailable",
+    "BrokerGone",
+    "ConfinementUnavailable",
+    "Conflict",
+    "Denied",
+    "ExecutableDenied",
+    "FableExecError",
+    "FrameTooLarge",
+    "IdentityLost",
+    "InternalError",
+    "InvalidJson",
+    "InvalidRequest",
+    "LaunchFailed",
+    "PathDenied",
+    "PathError",
+    "PathExists",
+    "PathIsDirectory",
+    "PathNotDirectory",
+    "PathNotFound",
+    "PolicyError",
+    "StateUnreadable",
+    "WritesLocked",
+]
+
+
+def __getattr__(name: str) -> Any:
+    room = _ROOM_OF.get(name)
+    if room is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{room}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,246 @@
+"""Commands that the broker drains by itself and remembers by a name: what a peer can start, leave, and come back to.
+
+While one runs it has a thread that keeps its pipes empty, so that it never waits for a reader. What is not fetched stays within
+the policy's cap. The number of commands is bounded, those that have ended make room for new ones, and `close` ends them all.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from fable_exec.broker.started import StartedCommand
+from fable_exec.errors import BrokerGone, Conflict, FableExecError, InvalidRequest
+from fable_exec.outcome import whole_characters
+from fable_exec.protocol import (
+    CancelResult,
+    CommandResult,
+    CommandSummary,
+    ListCommandsResult,
+    ReadCommand,
+    ReadCommandResult,
+    StartResult,
+    WriteStdin,
+    WriteStdinResult,
+)
+from fable_exec.runner import Output
+
+__all__ = ["MAX_KNOWN", "MAX_RUNNING", "BackgroundCommands"]
+
+MAX_RUNNING = 16
+MAX_KNOWN = 32
+_INPUT_STEP_SECONDS = 0.02
+"""How long new input may wait while the command says nothing; only commands that can still be fed are looked at so often."""
+_TAKE_SECONDS = 5.0
+"""How long `write_stdin` waits for a command that does not read."""
+
+
+class _Unfetched:
+    """Output of one stream that nobody has fetched; beyond the cap the oldest goes."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._data = bytearray()
+        self._omitted = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._data)
+
+    def put(self, data: bytes) -> None:
+        self._data += data
+        excess = len(self._data) - self._max_bytes
+        if excess > 0:
+            del self._data[:excess]
+            self._omitted += excess
+
+    def take(self, *, running: bool) -> tuple[bytes, int]:
+        """Everything, up to a character boundary while more may come, and how many bytes were lost before it."""
+        size = whole_characters(bytes(self._data[-4:])) + max(0, len(self._data) - 4) if running else len(self._data)
+        taken, omitted = bytes(self._data[:size]), self._omitted
+        del self._data[:size]
+        self._omitted = 0
+        return taken, omitted
+
+
+class _BackgroundCommand:
+    """One command with its thread."""
+
+    def __init__(self, name: str, started: StartedCommand, max_bytes: int, takes_input: bool) -> None:
+        self.name = name
+        self.started = started
+        self.failure: FableExecError | None = None
+        self.result: CommandResult | None = None
+        self._began = time.monotonic()
+        self._changed = threading.Condition()
+        self._unfetched = {"stdout": _Unfetched(max_bytes), "stderr": _Unfetched(max_bytes)}
+        self._takes_input = takes_input
+        self._requests: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._over = False
+        self._thread = threading.Thread(target=self._drain, name=f"fable_exec {name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        return not self._over
+
+    @property
+    def duration_seconds(self) -> float:
+        return time.monotonic() - self._began if self.result is None else self.result.duration_seconds
+
+    def read(self, wait_seconds: float) -> ReadCommandResult:
+        with self._changed:
+            self._changed.wait_for(lambda: self._over or any(self._unfetched.values()), wait_seconds)
+            if self.failure is not None:
+                raise self.failure
+            out, out_omitted = self._unfetched["stdout"].take(running=self.running)
+            err, err_omitted = self._unfetched["stderr"].take(running=self.running)
+            return ReadCommandResult(
+                handle=self.name,
+                running=self.running,
+                stdout_data=out,
+                stderr_data=err,
+                stdout_omitted_bytes=out_omitted,
+                stderr_omitted_bytes=err_omitted,
+                result=self.result,
+            )
+
+    def feed(self, data: bytes, close: bool) -> WriteStdinResult:
+        """Write in the thread that drains, since the two may not be in the handle at once."""
+        if not self._takes_input or self._over:
+            raise _no_more_input()
+        answers: queue.SimpleQueue[WriteStdinResult | BaseException] = queue.SimpleQueue()
+        self._requests.put(lambda: answers.put(self._fed(data, close)))
+        while not self._over:
+            try:
+                answer = answers.get(timeout=0.1)
+            except queue.Empty:
+                continue
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+        raise _no_more_input()
+
+    def close(self) -> None:
+        self.started.cancel()
+        self._thread.join()
+
+    def _fed(self, data: bytes, close: bool) -> WriteStdinResult | BaseException:
+        try:
+            taken = self.started.write_stdin(data, _TAKE_SECONDS) if data else 0
+        except FableExecError as error:
+            return error
+        if close and taken == len(data):
+            self.started.close_stdin()
+            self._takes_input = False
+        return WriteStdinResult(handle=self.name, accepted_bytes=taken, open=self._takes_input)
+
+    def _drain(self) -> None:
+        try:
+            self._drain_to_the_end()
+        except FableExecError as error:
+            self.failure = error
+        finally:
+            with self._changed:
+                self.result = self.started.result
+                self._over = True
+                self._changed.notify_all()
+
+    def _drain_to_the_end(self) -> None:
+        while self.started.result is None:
+            event = self.started.next_event(_INPUT_STEP_SECONDS if self._takes_input else None)
+            if isinstance(event, Output):
+                with self._changed:
+                    self._unfetched[event.stream].put(event.data)
+                    self._changed.notify_all()
+            while not self._requests.empty():
+                self._requests.get()()
+
+
+def _no_more_input() -> Conflict:
+    return Conflict("the command takes no more input", reason="input-closed")
+
+
+class BackgroundCommands:
+    """The commands of one broker by name. Thread-safe."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._by_name: dict[str, _BackgroundCommand] = {}
+        self._number = 0
+        self._closed = False
+
+    def start(self, start: Callable[[], StartedCommand], takes_input: bool) -> StartResult:
+        """Call `start` if there is room, and drain what it returns from now on.
+
+        Raises:
+            Conflict: too many are running.
+        """
+        with self._lock:
+            self._make_room()
+            started = start()
+            self._number += 1
+            name = f"command-{self._number}"
+            try:
+                self._by_name[name] = _BackgroundCommand(name, started, self._max_bytes, takes_input)
+            except BaseException:  # such as no thread to be had: nobody would drain or end it
+                started.close()
+                raise
+        return StartResult(handle=name, command=started.command, cwd=started.cwd)
+
+    def read(self, request: ReadCommand) -> ReadCommandResult:
+        return self._find(request.handle).read(request.wait_seconds)
+
+    def feed(self, request: WriteStdin) -> WriteStdinResult:
+        return self._find(request.handle).feed(request.data, request.close)
+
+    def cancel(self, name: str) -> CancelResult:
+        command = self._find(name)
+        was_running = command.running
+        command.started.cancel()
+        return CancelResult(cancelled=was_running)
+
+    def summaries(self) -> ListCommandsResult:
+        with self._lock:
+            known = list(self._by_name.values())
+        return ListCommandsResult(
+            commands=tuple(
+                CommandSummary(
+                    handle=each.name,
+                    command=each.started.command,
+                    cwd=each.started.cwd,
+                    running=each.running,
+                    duration_seconds=each.duration_seconds,
+                )
+                for each in known
+            )
+        )
+
+    def close(self) -> None:
+        """End all of them. Idempotent; `start` refuses afterwards."""
+        with self._lock:
+            self._closed = True
+            known = list(self._by_name.values())
+            self._by_name.clear()
+        for each in known:
+            each.started.cancel()
+        for each in known:
+            each.close()
+
+    def _make_room(self) -> None:
+        if self._closed:
+            raise BrokerGone("the broker is closed")
+        if sum(each.running for each in self._by_name.values()) >= MAX_RUNNING:
+            raise Conflict(f"{MAX_RUNNING} background commands are running; cancel one first")
+        ended = [name for name, each in self._by_name.items() if not each.running]
+        for name in ended[: max(0, len(self._by_name) - MAX_KNOWN + 1)]:
+            del self._by_name[name]
+
+    def _find(self, name: str) -> _BackgroundCommand:
+        with self._lock:
+            found = self._by_name.get(name)
+        if found is None:
+            raise InvalidRequest("there is no background command of that name; list_commands tells which there are")
+        return found

@@ -1,0 +1,340 @@
+"""The broker in this process: may it, and then do it. One object, many threads.
+
+It owns the pinned workspace, the launcher program behind the runner, the audit log and the background commands, and gives all of
+it back in `close`. It has no thread of its own besides one for each background command that runs.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+from fable_exec.broker import write_lock
+from fable_exec.broker.background import BackgroundCommands
+from fable_exec.broker.commands import CommandWork, Prepared
+from fable_exec.broker.environment import base_environment
+from fable_exec.broker.explain import Explanation
+from fable_exec.broker.files import FileWork
+from fable_exec.broker.gate import Gate
+from fable_exec.broker.paths import DoorPaths
+from fable_exec.broker.recording import Operation, Recorder
+from fable_exec.broker.started import StartedCommand
+from fable_exec.broker.write_lock import WriteLock
+from fable_exec.calls import BlockingCalls, OnEvent
+from fable_exec.decision import INTERPRETERS, UnlockScope
+from fable_exec.errors import BrokerGone, FableExecError, InvalidRequest, LaunchFailed, PathNotFound
+from fable_exec.executables import resolve_executables
+from fable_exec.pathguard import Workspace
+from fable_exec.policy import BrokerPolicy
+from fable_exec.protocol import (
+    Append,
+    Cancel,
+    CancelResult,
+    CommandResult,
+    EditFile,
+    ExecuteCommand,
+    InspectFiles,
+    LimitsReport,
+    ListCommands,
+    ListDirectory,
+    MakeDirectory,
+    MovePath,
+    Probe,
+    ProbeResult,
+    ReadCommand,
+    RemovePath,
+    Request,
+    Result,
+    SearchFiles,
+    StartCommand,
+    StatPath,
+    WriteFile,
+    WriteStdin,
+    decode_request,
+    encode_result,
+)
+from fable_exec.runner import Runner, WorkspaceIdentity
+
+__all__ = ["ExecutionBroker"]
+
+_Act = Callable[[Any, Operation], Result]
+
+
+class ExecutionBroker(BlockingCalls):
+    """Does what one policy allows. Close it, or use it in `with`.
+
+    The launcher program is started with the first command; a broker that only works on files starts no process.
+
+    Args:
+        clock: seconds for the expiry of unlocks and the back-off after wrong tokens.
+
+    Raises:
+        PolicyError: an allow-list entry is ambiguous, or none can be found.
+        AuditUnavailable: the audit log cannot be used.
+        PathError: the workspace is no longer there.
+    """
+
+    def __init__(self, policy: BrokerPolicy, *, clock: Callable[[], float] = write_lock.now) -> None:
+        self.policy = policy
+        self._executables = resolve_executables(policy, os.environ)
+        with ExitStack() as undo:
+            self._workspace = undo.enter_context(Workspace.open(policy.workspace))
+            self._recorder = Recorder(policy)
+            self._runner = Runner(WorkspaceIdentity.of(str(policy.workspace), self._workspace.fd), policy.launch)
+            undo.pop_all()
+        self._lock = WriteLock(policy.write_token_digest, clock)
+        self._paths = DoorPaths(self._workspace, policy.paths)
+        gate = Gate(policy, self._lock)
+        environment = base_environment(policy, self._executables.path, os.environ)
+        self._files = FileWork(policy, self._workspace, self._paths, gate)
+        self._commands = CommandWork(policy, self._executables, environment, self._paths, gate)
+        self._background = BackgroundCommands(policy.max_output_bytes)
+        self._started: set[StartedCommand] = set()
+        self._closing = threading.Lock()
+        self._closed = False
+        self._gate = gate
+        self._acts = self._table_of_acts()
+
+    def _table_of_acts(self) -> Mapping[type[Request], _Act]:
+        files = self._files
+        return {
+            Probe: self._probe,
+            InspectFiles: files.inspect,
+            WriteFile: files.write,
+            ExecuteCommand: self._execute,
+            ListDirectory: files.list,
+            StatPath: files.stat,
+            MakeDirectory: files.make_directory,
+            MovePath: files.move,
+            RemovePath: files.remove,
+            EditFile: files.edit,
+            Append: files.append,
+            SearchFiles: files.search,
+            StartCommand: self._start_background,
+            ReadCommand: self._read_background,
+            WriteStdin: self._feed_background,
+            Cancel: self._cancel,
+            ListCommands: self._list_background,
+        }
+
+    # Requests
+
+    def perform(self, request: Request, on_event: OnEvent | None = None) -> Result:
+        """Do what `request` says; `on_event` gets the events of an ExecuteCommand.
+
+        Raises:
+            FableExecError: a refusal, a malformed value or a fact; nothing was done.
+            BrokerGone: the broker is closed.
+        """
+        operation = self.begin(request)
+        try:
+            if on_event is not None and isinstance(request, ExecuteCommand):
+                return self._execute_streaming(request, operation, on_event)
+            return self._acts[type(request)](request, operation)
+        except BaseException as error:
+            operation.failed(error)
+            if self._closed and not isinstance(error, FableExecError) and isinstance(error, Exception):
+                raise BrokerGone("the broker was closed meanwhile") from error
+            raise
+
+    def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Do what the members of a wire request say; returns the wire's `result`, raises instead of an error answer.
+
+        A file that is missing on `inspect_files` is a ValueError here too, as peers of the protocol have always known it.
+        """
+        typed = decode_request(request, self.policy.limits)
+        try:
+            result = self.perform(typed)
+        except PathNotFound as error:
+            if isinstance(typed, InspectFiles):
+                raise MissingFile(str(error), reason=error.reason, path=error.path, errno=error.errno) from error
+            raise
+        return encode_result(result, typed, max_answer_bytes=self.policy.limits.max_answer_bytes)
+
+    def begin(self, request: Request) -> Operation:
+        """The operation that `request` is, for the audit log. Raises BrokerGone when closed."""
+        if self._closed:
+            raise BrokerGone("the broker is closed")
+        return self._recorder.begin(request.action)
+
+    # Lock
+
+    def unlock_writes(self, token: str, *, expires_in_seconds: float | None = None, paths: Iterable[str] | None = None) -> None:
+        """Unlock workspace writes: for the admin, never for what carries a model's requests.
+
+        Args:
+            token: compared in constant time by its SHA-256, also when writes are unlocked already.
+            expires_in_seconds: lock again by itself after that.
+            paths: unlock write requests below these only; commands then stay locked, since no path binds a command.
+
+        Raises:
+            WritesLocked: the policy has no digest, the token is empty, or too many were wrong.
+            Denied: the token is wrong.
+        """
+        scope = None if paths is None else self._scope(paths)
+        try:
+            self._lock.unlock(token, expires_in_seconds, scope)
+        except FableExecError as error:
+            self._recorder.note("unlock", ok=False, code=error.code, failures=self._lock.failures)
+            raise
+        shown = None if scope is None else ["/".join(path) or "." for path in scope]
+        self._recorder.note("unlock", ok=True, expires_in_seconds=expires_in_seconds, paths=shown)
+
+    def lock_writes(self) -> None:
+        """Lock workspace writes again. Commands that run already go on; what they are fed is refused."""
+        self._lock.lock()
+        self._recorder.note("lock")
+
+    @property
+    def writes_enabled(self) -> bool:
+        """Whether an unlock is in force, for some paths at least."""
+        return self._lock.unlocked() is not None
+
+    def _scope(self, paths: Iterable[str]) -> UnlockScope:
+        if isinstance(paths, str):
+            raise InvalidRequest("paths must be a list of paths, not one text")
+        scope = tuple(self._paths.existing(path).components for path in paths)
+        if not scope:
+            raise InvalidRequest("paths must name at least one path; None is the whole workspace")
+        return scope
+
+    # Commands
+
+    def begin_command(self, request: ExecuteCommand | StartCommand, operation: Operation | None = None) -> StartedCommand:
+        """Check and start a command; the caller follows and closes it, and `close` of the broker ends it too."""
+        prepared = self.prepare(request, operation or self.begin(request))
+        started = StartedCommand(self._runner.start(prepared.command), prepared, self._commands, self._started.discard)
+        self._started.add(started)
+        if self._closed:  # meanwhile; `close` may have looked before it was noted
+            started.close()
+            raise BrokerGone("the broker is closed")
+        return started
+
+    def prepare(self, request: ExecuteCommand | StartCommand, operation: Operation) -> Prepared:
+        """Everything that can refuse a command before it is started."""
+        return self._commands.prepare(request, operation)
+
+    def _start(self, request: StartCommand) -> StartedCommand:
+        operation = self.begin(request)
+        try:
+            return self.begin_command(request, operation)
+        except FableExecError as error:
+            operation.failed(error)
+            raise
+
+    def _execute(self, request: ExecuteCommand, operation: Operation) -> CommandResult:
+        prepared = self._commands.prepare(request, operation)
+        try:
+            outcome = self._runner.run(prepared.command)
+        except LaunchFailed as failure:
+            raise self._commands.explained(failure, prepared) from failure
+        return self._commands.report(prepared, outcome)
+
+    def _execute_streaming(self, request: ExecuteCommand, operation: Operation, on_event: OnEvent) -> CommandResult:
+        with self.begin_command(request, operation) as started:
+            for event in started.events():
+                on_event(event)
+            result = started.wait()
+        assert result is not None
+        return result
+
+    # Background commands
+
+    def _start_background(self, request: StartCommand, operation: Operation) -> Result:
+        return self._background.start(lambda: self.begin_command(request, operation), request.keep_stdin_open)
+
+    def _read_background(self, request: ReadCommand, operation: Operation) -> Result:
+        self._gate.observe(operation, request.action, handle=request.handle)
+        return self._background.read(request)
+
+    def _feed_background(self, request: WriteStdin, operation: Operation) -> Result:
+        self._gate.observe(operation, request.action, handle=request.handle, size_bytes=len(request.data))
+        return self._background.feed(request)
+
+    def _cancel(self, request: Cancel, operation: Operation) -> Result:
+        """Ids of requests are known to the door that took them, never here."""
+        self._gate.observe(operation, request.action, handle=request.handle)
+        return CancelResult(cancelled=False) if request.handle is None else self._background.cancel(request.handle)
+
+    def _list_background(self, request: ListCommands, operation: Operation) -> Result:
+        self._gate.observe(operation, request.action)
+        return self._background.summaries()
+
+    # About itself
+
+    def _probe(self, request: Probe, operation: Operation) -> ProbeResult:
+        self._gate.observe(operation, request.action)
+        limits, policy = self.policy.limits, self.policy
+        return ProbeResult(
+            available_executables=self._executables.names,
+            unresolved_executables=self._executables.unresolved,
+            writes_enabled=self.writes_enabled,
+            read_locked_interpreters=tuple(sorted(INTERPRETERS)),
+            workspace=str(policy.workspace),
+            policy_digest=policy.digest,
+            confinement=self._runner.applied,
+            limits=LimitsReport(
+                timeout_seconds=limits.timeout_seconds,
+                max_timeout_seconds=limits.max_timeout_seconds,
+                idle_timeout_seconds=limits.idle_timeout_seconds,
+                max_output_bytes=policy.max_output_bytes,
+                max_frame_bytes=limits.max_frame_bytes,
+                max_answer_bytes=limits.max_answer_bytes,
+                max_in_flight=limits.max_in_flight,
+            ),
+        )
+
+    def explain(self, command: Iterable[str], cwd: str | None = None) -> Explanation:
+        """What would happen to `command` now. A malformed command or cwd raises as execute_command would."""
+        request = ExecuteCommand(command=tuple(command) if not isinstance(command, str) else command, cwd=cwd)  # type: ignore[arg-type]
+        directory = self._commands.directory(request.cwd)
+        executable, decision = self._commands.decide(request.command[0], directory)
+        return Explanation(
+            allowed=decision.allowed,
+            rule=decision.rule.value,
+            code=decision.code,
+            message=decision.message,
+            executable=None if executable is None else executable.path,
+            argv0=None if executable is None else executable.registered_path,
+            by_descriptor=executable is not None and executable.by_descriptor,
+            cwd=str(directory),
+            environment=self._commands.environment,
+            timeout_seconds=self.policy.limits.timeout_seconds,
+            applied=self._runner.applied,
+            plan=self._runner.plan.explain(),
+        )
+
+    # End
+
+    def close(self) -> None:
+        """End everything that still runs, in any thread, and release everything. Idempotent; later requests are BrokerGone."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            for started in list(self._started):
+                started.cancel()
+            with ExitStack() as all_of_it:
+                all_of_it.callback(self._recorder.close)
+                all_of_it.callback(self._workspace.close)
+                all_of_it.callback(self._close_started)
+                all_of_it.callback(self._runner.close)
+                all_of_it.callback(self._background.close)
+
+    def _close_started(self) -> None:
+        for started in list(self._started):
+            started.close()
+
+    def __enter__(self) -> ExecutionBroker:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class MissingFile(PathNotFound, ValueError):
+    """A missing file where peers of the protocol expect a ValueError."""

@@ -1,0 +1,35 @@
+"""What would happen to a command, as a value to read: nothing is run and nothing written down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from fable_exec.outcome import Applied
+
+__all__ = ["Explanation"]
+
+
+@attrs.frozen(kw_only=True)
+class Explanation:
+    """Args:
+    allowed, rule, code, message: the decision of now; it changes with the write lock.
+    executable, argv0: the file that would be executed, and what it would see as its name; None when none is listed.
+    cwd: the working directory below the workspace.
+    environment: the variables, besides the private HOME and TMPDIR. Values may be secrets of the policy and are not in the repr.
+    applied: what the plan gives, protection by protection. plan: the launch plan in words.
+    """
+
+    allowed: bool
+    rule: str
+    code: str
+    message: str
+    executable: str | None
+    argv0: str | None
+    by_descriptor: bool
+    cwd: str
+    environment: Mapping[str, str] = attrs.field(repr=lambda names: ", ".join(sorted(names)))
+    timeout_seconds: float
+    applied: tuple[Applied, ...]
+    plan: str

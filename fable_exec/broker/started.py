@@ -1,0 +1,157 @@
+"""A started command as callers of this process hold it: the runner's handle with the broker's rules and words around it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+
+from fable_exec.broker.commands import CommandWork, Prepared
+from fable_exec.calls.building import as_bytes
+from fable_exec.errors import Conflict, FableExecError, LaunchFailed
+from fable_exec.outcome import Outcome
+from fable_exec.protocol import CommandResult, Event, Exited, Output, Started
+from fable_exec.runner import Exited as RunnerExited
+from fable_exec.runner import Output as RunnerOutput
+from fable_exec.runner import RunningCommand
+
+__all__ = ["StartedCommand", "exited_event", "output_event"]
+
+_STARTING_STEP_SECONDS = 0.005
+"""How often to look whether the launcher has announced a command that says nothing."""
+
+
+def exited_event(result: CommandResult, sequence: int) -> Exited:
+    """The event that tells of the end which `result` is about."""
+    return Exited(sequence=sequence, outcome=result.outcome, exit_code=result.exit_code, signal=result.signal)
+
+
+def output_event(output: RunnerOutput, sequence: int) -> Output:
+    """The event that hands out a piece of output."""
+    return Output(sequence=sequence, stream="stdout" if output.stream == "stdout" else "stderr", data=output.data)
+
+
+class StartedCommand:
+    """See fable_exec.calls.CommandHandle. `on_end` is called once, when the command is over and everything is released."""
+
+    def __init__(
+        self, running: RunningCommand, prepared: Prepared, work: CommandWork, on_end: Callable[[StartedCommand], None]
+    ) -> None:
+        self._running = running
+        self._prepared = prepared
+        self._work = work
+        self._on_end = on_end
+        self._lock = threading.Lock()
+        self._ended = False
+        self._result: CommandResult | None = None
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What was executed: the resolved executable and the arguments."""
+        return self._prepared.executed
+
+    @property
+    def cwd(self) -> str:
+        """Where, as components joined by "/", or "."."""
+        return self._prepared.cwd
+
+    @property
+    def result(self) -> CommandResult | None:
+        """The result once it is known."""
+        return self._result
+
+    def events(self) -> Iterator[Event]:
+        """`Started`, every piece of output as it comes, and `Exited`. One thread at a time; events that were taken are gone."""
+        event = self._until_started()
+        yield Started(sequence=0)
+        sequence = 0
+        while (event := event or self.next_event()) is not None:
+            sequence += 1
+            if isinstance(event, RunnerExited):
+                yield exited_event(self._finish(event.outcome), sequence)
+                return
+            yield output_event(event, sequence)
+            event = None
+
+    def next_event(self, timeout_seconds: float | None = None) -> RunnerOutput | RunnerExited | None:
+        """The runner's next event; None after the last one, or when none came in time."""
+        try:
+            event = self._running.next_event(timeout_seconds)
+        except LaunchFailed as failure:
+            raise self._failed(failure) from failure
+        if isinstance(event, RunnerExited):
+            self._finish(event.outcome)
+        return event
+
+    def write_stdin(self, data: str | bytes, timeout_seconds: float | None = None) -> int:
+        """Send input, waiting for the command to read it; returns how many bytes it took in that time.
+
+        Raises:
+            Conflict: the command reads no more, or was started without `keep_stdin_open`.
+            WritesLocked: writes were locked meanwhile and the command is one that may not run then.
+        """
+        given = as_bytes(data, "data")
+        self._work.admit_input(self._prepared)
+        try:
+            return self._running.write_stdin(given, timeout_seconds)
+        except BrokenPipeError:
+            raise Conflict("the command takes no more input", reason="input-closed") from None
+
+    def close_stdin(self) -> None:
+        """Let the command see the end of its input."""
+        self._running.close_stdin()
+
+    def cancel(self) -> None:
+        """End the whole tree; the outcome is `cancelled` unless the command had ended by itself. From any thread."""
+        self._running.cancel()
+
+    def wait(self, timeout_seconds: float | None = None) -> CommandResult | None:
+        """The result, with all of the output; None when the command did not end in that time. Drops events not taken."""
+        try:
+            outcome = self._running.wait(timeout_seconds)
+        except LaunchFailed as failure:
+            raise self._failed(failure) from failure
+        return None if outcome is None else self._finish(outcome)
+
+    def close(self) -> None:
+        """End the command if it still runs and release everything. Idempotent."""
+        if self._ended:
+            return
+        self._running.cancel()
+        try:
+            self.wait()
+        except FableExecError:
+            pass  # it never ran, so there is nothing to end
+
+    def __enter__(self) -> StartedCommand:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _until_started(self) -> RunnerOutput | RunnerExited | None:
+        """The first event, or None as soon as the launcher has announced the command."""
+        while self._running.leader_pid is None:
+            event = self.next_event(_STARTING_STEP_SECONDS)
+            if event is not None:
+                return event
+        return None
+
+    def _finish(self, outcome: Outcome) -> CommandResult:
+        with self._lock:
+            if self._result is None:
+                self._result = self._work.report(self._prepared, outcome)
+                self._end()
+            return self._result
+
+    def _failed(self, failure: LaunchFailed) -> FableExecError:
+        error = self._work.explained(failure, self._prepared)
+        with self._lock:
+            if not self._ended:
+                self._prepared.operation.failed(error)
+                self._end()
+        return error
+
+    def _end(self) -> None:
+        self._ended = True
+        self._on_end(self)
