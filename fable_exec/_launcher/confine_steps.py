@@ -22,6 +22,7 @@ __all__ = ["CONFINE_STEPS", "landlock_abi", "load_filter", "restrict_files"]
 
 _CONSTANT = struct.Struct("<I")
 _CONSTANT_OFFSET = 4
+_INSTRUCTION_BYTES = 8
 
 
 def restrict_files(ruleset: dict[str, Any]) -> None:
@@ -70,11 +71,11 @@ def load_filter(program: dict[str, Any]) -> None:
 def _bound(program: dict[str, Any]) -> bytes:
     try:
         code = bytearray(base64.b64decode(program["program"], validate=True))
-    except binascii.Error as error:
+        for index, name, shift in program["symbols"]:
+            constant = (_SYMBOLS[name]() >> shift) & 0xFFFFFFFF
+            _CONSTANT.pack_into(code, index * _INSTRUCTION_BYTES + _CONSTANT_OFFSET, constant)
+    except (binascii.Error, struct.error) as error:
         raise OSError(errno.EINVAL, str(error)) from error
-    for index, name, shift in program["symbols"]:
-        constant = (_SYMBOLS[name]() >> shift) & 0xFFFFFFFF
-        _CONSTANT.pack_into(code, index * 8 + _CONSTANT_OFFSET, constant)
     return bytes(code)
 
 

@@ -142,7 +142,7 @@ def off_by_one(program: Program) -> Iterator[tuple[int, Program]]:
             for side in ("true", "false"):
                 way = getattr(each, side)
                 broken = attrs.evolve(each, **{side: way + 1})
-                if before[index + 1 + way] != before[index + 2 + way]:
+                if before[index + 1 + way :][:1] != before[index + 2 + way :][:1]:
                     yield index, attrs.evolve(program, instructions=(*before[:index], broken, *before[index + 1 :]))
 
 
