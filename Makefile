@@ -57,10 +57,10 @@ bench: env ## every benchmark, with its numbers
 	@set -e; for program in benchmarks/*_bench.py; do echo "== $$program"; $(BIN)/python "$$program"; done
 
 fuzz: env ## the property tests with 100 000 examples each
-	HYPOTHESIS_PROFILE=deep $(PYTEST) -m fuzz --timeout=0 $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=deep $(PYTEST) -m fuzz --timeout=0 -o faulthandler_timeout=0 $(PYTEST_ARGS)
 
 deep: env ## the long forms: races, storms, large inputs
-	$(PYTEST) -m deep --timeout=3600 $(PYTEST_ARGS)
+	$(PYTEST) -m deep --timeout=3600 -o faulthandler_timeout=0 $(PYTEST_ARGS)
 
 docs: env-docs ## the manual, warnings are errors, into docs/_build/html
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html

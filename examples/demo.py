@@ -101,9 +101,11 @@ def locked_steps(demo: Demo) -> None:
 
 
 def unlocking_steps(demo: Demo, unlock: Callable[[], None]) -> None:
-    demo.check(
-        "unlock by the admin's descriptor", "fable-execution-broker, writes on", lambda: (unlock(), describe(demo.broker))[1]
-    )
+    def unlock_and_ask() -> str:
+        unlock()
+        return describe(demo.broker)
+
+    demo.check("unlock by the admin's descriptor", "fable-execution-broker, writes on", unlock_and_ask)
 
 
 def editing_steps(demo: Demo) -> None:
