@@ -5,6 +5,7 @@ Every open is look, open, look at what was opened; nothing is truncated before t
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 
@@ -12,7 +13,7 @@ from fable_exec import _sys
 from fable_exec.errors import Conflict
 from fable_exec.pathguard.directories import Directory
 from fable_exec.pathguard.facts import fact
-from fable_exec.pathguard.reasons import shown
+from fable_exec.pathguard.reasons import denied, shown
 from fable_exec.pathguard.trust import Trust, refuse_hard_link, refuse_irregular, refuse_untrusted
 from fable_exec.pathguard.values import Appended, FileContent, Written
 
@@ -32,7 +33,12 @@ def open_regular(
     The first look keeps FIFOs and devices from being opened at all; the second is about the file that was opened.
     """
     refuse_irregular(directory.look(name), text, directory_required=directory_required)
-    fd = directory.open(name, flags)
+    try:
+        fd = directory.open(name, flags)
+    except OSError as error:
+        if error.errno == errno.EXDEV:  # only no_xdev says this of an open: a file is mounted over the name
+            raise denied("mount-crossing", text) from error
+        raise
     try:
         status = os.fstat(fd)
         refuse_irregular(status, text)

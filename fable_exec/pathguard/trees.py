@@ -46,7 +46,8 @@ class TreeWalk:
     """Iterates over a tree, directories before their entries, sorted; gives out what it left out.
 
     Each directory is resolved anew from the workspace when its turn comes. `truncated` becomes True when `max_entries` or
-    `max_depth` left something out, `skipped` counts directories that could not be entered (gone, swapped, not permitted).
+    `max_depth` (1: only the entries of the start itself) left something out; `skipped` counts directories that could not be
+    entered (gone, swapped, not permitted).
     """
 
     def __init__(
@@ -58,6 +59,8 @@ class TreeWalk:
         max_depth: int,
         descend: Callable[[WorkspacePath], bool] | None,
     ) -> None:
+        if max_depth < 1:
+            raise ValueError(f"max_depth is at least 1, not {max_depth}")
         self._list_at = list_at
         self._start = start
         self._max_entries = max_entries

@@ -1,7 +1,8 @@
 """The program of test_crash.py: `... DIRECTORY RESOLVER SCENE` kills a writer with SIGKILL at each of its system calls in turn.
 
-For n = 1, 2, ...: a child stops itself, is traced with ptrace(2) from then on, runs one write, and is killed at the n-th stop; every
-system call has two, before and after. The workspace is looked at after each death. Ends when a child came through. Prints JSON.
+For n = 1, 2, ...: a child stops itself, is traced with ptrace(2) from then on, runs one write, and is killed at the n-th stop;
+every system call has two, before and after. The workspace is looked at after each death.
+Ends when a child came through. Prints JSON.
 """
 
 from __future__ import annotations

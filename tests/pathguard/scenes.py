@@ -44,8 +44,8 @@ def _deep(path: str, depth: int, *, root: Path) -> str:
 
 
 def _write(path: str, content: str, **_: Any) -> None:
-    # Without O_NONBLOCK a FIFO that an earlier step put there would hold the test for ever.
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o666), "w", encoding="utf-8") as file:
+    # Exclusive: a step of a random tree must neither wait on a FIFO that is there nor write through a link.
+    with open(path, "x", encoding="utf-8") as file:
         file.write(content)
 
 

@@ -1,4 +1,4 @@
-"""Row X17: a writer that is killed at any of its system calls leaves the old or the new content whole, and the next start tidies up."""
+"""Row X17: a writer that is killed at any of its system calls leaves old or new content whole; the next start tidies up."""
 
 from __future__ import annotations
 

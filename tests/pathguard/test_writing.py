@@ -1,0 +1,283 @@
+"""Writing: conditions, owners, in-place forms, moving and removing, byte for byte."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fable_exec.errors import Conflict, PathDenied, PathError, PathExists, PathIsDirectory, PathNotDirectory, PathNotFound
+from fable_exec.pathguard import PathProfile, Workspace, WorkspacePath
+from tests import abilities
+from tests.pathguard import scenes
+
+RESOLVERS = [name for name in (*scenes.RESOLVERS, "checked") if name != "openat2" or not abilities.missing("openat2")]
+EVERY_BYTE = bytes(range(256)) * 3 + b"\r\n\n\r\x1a"
+
+
+@pytest.fixture(params=RESOLVERS)
+def held(request: pytest.FixtureRequest, workspace: Path) -> object:
+    with Workspace.open(workspace, resolver=request.param) as opened:
+        yield opened
+
+
+def at(text: str) -> WorkspacePath:
+    return WorkspacePath.parse(text, PathProfile.POSIX)
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@pytest.mark.parametrize("data", [b"", EVERY_BYTE, bytearray(EVERY_BYTE), memoryview(EVERY_BYTE), b"x" * 300_000])
+def test_content_is_kept_byte_for_byte(held: Workspace, workspace: Path, data: bytes) -> None:
+    written = held.write_replace(at("f"), data)
+    assert (workspace / "f").read_bytes() == bytes(data)
+    assert (written.sha256, written.size_bytes, written.created) == (digest(bytes(data)), len(data), True)
+    assert held.read(at("f")).sha256 == written.sha256
+    assert not held.write_replace(at("f"), data).created
+    assert held.write_inplace(at("f"), data).sha256 == written.sha256
+    assert held.create_exclusive(at("g"), data).sha256 == written.sha256
+    appended = held.append(at("g"), data)
+    assert (appended.added_bytes, appended.total_bytes) == (len(data), 2 * len(data))
+    assert (workspace / "g").read_bytes() == bytes(data) * 2
+
+
+@pytest.mark.parametrize(
+    ("limit", "length", "truncated"), [(None, 10, False), (11, 10, False), (10, 10, False), (9, 9, True), (0, 0, True)]
+)
+def test_a_read_is_bounded_exactly(held: Workspace, workspace: Path, limit: int | None, length: int, truncated: bool) -> None:
+    (workspace / "f").write_bytes(b"0123456789")
+    found = held.read(at("f"), max_bytes=limit)
+    assert (found.data, found.total_bytes, found.truncated) == (b"0123456789"[:length], 10, truncated)
+    assert found.sha256 == digest(found.data)
+
+
+def test_a_write_with_a_condition_happens_only_on_the_expected_content(held: Workspace, workspace: Path) -> None:
+    (workspace / "f").write_bytes(b"one")
+    written = held.write_replace(at("f"), b"two", expected_sha256=digest(b"one").upper())
+    assert written.previous_sha256 == digest(b"one")
+    with pytest.raises(Conflict) as refusal:
+        held.write_replace(at("f"), b"three", expected_sha256=digest(b"one"))
+    assert (refusal.value.reason, refusal.value.actual_sha256) == ("changed", digest(b"two"))  # type: ignore[attr-defined]
+    assert (workspace / "f").read_bytes() == b"two"
+    with pytest.raises(PathNotFound):
+        held.write_replace(at("x/f"), b"three", expected_sha256=digest(b"one"))
+    assert os.listdir(workspace) == ["f"]
+
+
+@pytest.mark.parametrize("change", ["write", "swap", "remove"])
+def test_a_change_while_the_write_is_prepared_is_noticed(held: Workspace, workspace: Path, change: str) -> None:
+    (workspace / "f").write_bytes(b"one")
+
+    def change_first() -> str:
+        if change == "write":
+            (workspace / "f").write_bytes(b"ONE!")
+        elif change == "swap":
+            (workspace / "g").write_bytes(b"one")
+            (workspace / "g").rename(workspace / "f")
+        else:
+            (workspace / "f").unlink()
+        return ".fable-tmp-0123456789abcdef"
+
+    held._fresh_name = change_first
+    before = digest(b"one")
+    with pytest.raises(Conflict, match="changed"):
+        held.write_replace(at("f"), b"two", expected_sha256=before)
+    assert b"two" not in [path.read_bytes() for path in workspace.iterdir()]
+    assert not list(workspace.glob(".fable*"))
+
+
+@pytest.mark.requires_ability("root")
+def test_a_root_broker_does_not_take_files_away_from_their_owner(held: Workspace, workspace: Path) -> None:
+    (workspace / "f").write_bytes(b"one")
+    os.chown(workspace / "f", 12345, 23456)
+    (workspace / "f").chmod(0o6754)
+    held.write_replace(at("f"), b"two")
+    status = (workspace / "f").stat()
+    assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (12345, 23456, 0o754)
+
+
+def test_in_place_forms_keep_the_inode_and_create_only_when_asked(held: Workspace, workspace: Path) -> None:
+    with pytest.raises(PathNotFound):
+        held.write_inplace(at("f"), b"x")
+    with pytest.raises(PathNotFound):
+        held.append(at("f"), b"x")
+    assert held.write_inplace(at("f"), b"long content", create=True).created
+    inode = (workspace / "f").stat().st_ino
+    assert not held.write_inplace(at("f"), b"short", create=True).created
+    held.append(at("f"), b"er")
+    assert ((workspace / "f").read_bytes(), (workspace / "f").stat().st_ino) == (b"shorter", inode)
+    (workspace / "l").symlink_to("nope")
+    for act in (held.write_inplace, held.append):
+        with pytest.raises(PathDenied, match="symlink"):
+            act(at("l"), b"x", create=True)  # type: ignore[operator]
+        with pytest.raises(PathIsDirectory):
+            act(at("f/"), b"x", create=True)  # type: ignore[operator]
+    assert not (workspace / "nope").exists()
+
+
+def test_a_hard_link_is_not_written_through_by_any_in_place_form(held: Workspace, workspace: Path) -> None:
+    (workspace.parent / "secret").write_bytes(b"S")
+    os.link(workspace.parent / "secret", workspace / "h")
+    for act in (held.write_inplace, held.append):
+        with pytest.raises(PathDenied) as refusal:
+            act(at("h"), b"x")
+        assert refusal.value.reason == "hard-link"
+    assert (workspace.parent / "secret").read_bytes() == b"S"
+
+
+@pytest.mark.parametrize("op", ["write_replace", "create_exclusive", "write_inplace", "append", "make_directories", "rename"])
+@pytest.mark.parametrize("text", ["a\nb", "\t", "a\x85b"])
+def test_control_characters_are_not_created_but_what_has_them_can_be_used(
+    held: Workspace, workspace: Path, op: str, text: str
+) -> None:
+    (workspace / "f").touch()
+    acts = {
+        "write_replace": lambda path: held.write_replace(path, b""),
+        "create_exclusive": lambda path: held.create_exclusive(path),
+        "write_inplace": lambda path: held.write_inplace(path, b"", create=True),
+        "append": lambda path: held.append(path, b"", create=True),
+        "make_directories": lambda path: held.make_directories(path),
+        "rename": lambda path: held.rename(at("f"), path),
+    }
+    with pytest.raises(PathDenied) as refusal:
+        acts[op](at(text))
+    assert refusal.value.reason == "control"
+    assert os.listdir(workspace) == ["f"]
+    (workspace / text).write_bytes(b"x")
+    assert held.read(at(text)).data == b"x"
+    held.append(at(text), b"y")
+    held.rename(at(text), at("plain"))
+    assert (workspace / "plain").read_bytes() == b"xy"
+
+
+def test_moving_refuses_what_is_in_the_way_unless_told(held: Workspace, workspace: Path) -> None:
+    for name in ("f", "g"):
+        (workspace / name).write_bytes(name.encode())
+    (workspace / "d").mkdir()
+    (workspace / "l").symlink_to("f")
+    for target in ("g", "d", "l", "f"):
+        with pytest.raises((PathExists, PathDenied)):
+            held.rename(at("f"), at(target))
+    with pytest.raises(PathDenied, match="symlink"):
+        held.rename(at("f"), at("l"), replace=True)
+    with pytest.raises(PathError):
+        held.rename(at("f"), at("d"), replace=True)
+    with pytest.raises(PathNotDirectory):
+        held.rename(at("f/"), at("x"))
+    with pytest.raises(PathNotDirectory):
+        held.rename(at("f"), at("x/"))
+    with pytest.raises(PathNotFound):
+        held.rename(at("nope"), at("x"))
+    with pytest.raises(PathNotFound):
+        held.rename(at("f"), at("nope/x"))
+    assert (workspace / "f").read_bytes() == b"f"
+    held.rename(at("f"), at("g"), replace=True)
+    held.rename(at("g"), at("d/h"))
+    held.rename(at("l"), at("d/l"))
+    held.rename(at("d/"), at("e/"))
+    assert (workspace / "e" / "h").read_bytes() == b"f" and (workspace / "e" / "l").is_symlink()
+
+
+def test_without_a_noreplace_call_a_taken_name_is_still_safe(
+    held: Workspace, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fable_exec import _sys
+    from fable_exec._sys import windows
+
+    monkeypatch.setattr(_sys, "rename_noreplace", windows.rename_noreplace)
+    (workspace / "f").write_bytes(b"f")
+    (workspace / "d").mkdir()
+    held.rename(at("f"), at("g"))
+    held.rename(at("d"), at("e"))
+    assert held.create_exclusive(at("h"), b"h").created
+    for source, target in (("g", "h"), ("g", "e"), ("e", "g"), ("e", "h")):
+        with pytest.raises(PathExists):
+            held.rename(at(source), at(target))
+    with pytest.raises(PathExists):
+        held.create_exclusive(at("h"))
+    with pytest.raises(PathError, match="invalid"):
+        held.rename(at("e"), at("e/x"))
+    assert sorted(os.listdir(workspace)) == ["e", "g", "h"]
+
+
+def test_removing_takes_names_and_never_what_they_point_at(held: Workspace, workspace: Path) -> None:
+    (workspace / "d").mkdir()
+    (workspace / "d" / "f").touch()
+    (workspace / "l").symlink_to("d")
+    os.mkfifo(workspace / "p")
+    with pytest.raises(PathIsDirectory):
+        held.remove(at("d"))
+    for path in ("l", "p", "d/f"):
+        with pytest.raises(PathNotDirectory):
+            held.remove(at(path + "/"))
+    with pytest.raises(PathDenied, match="symlink"):
+        held.remove_directory(at("l"))
+    with pytest.raises(PathNotDirectory):
+        held.remove_directory(at("p"))
+    with pytest.raises(PathError, match="not-empty"):
+        held.remove_directory(at("d"))
+    for path in ("l", "p", "d/f"):
+        held.remove(at(path))
+    held.remove_directory(at("d"))
+    with pytest.raises(PathNotFound):
+        held.remove(at("d"))
+    assert os.listdir(workspace) == []
+
+
+@pytest.mark.requires_ability("ordinary_user")
+def test_a_directory_that_may_be_changed_but_not_read_takes_files(workspace: Path) -> None:
+    (workspace / "d").mkdir(mode=0o300)
+    try:
+        for resolver in scenes.RESOLVERS:
+            with Workspace.open(workspace, resolver=resolver) as held:
+                held.write_replace(at("d/f"), resolver.encode())
+                assert held.read(at("d/f")).data == resolver.encode()
+    finally:
+        (workspace / "d").chmod(0o700)
+
+
+def test_every_open_raises_the_audit_event_of_python(workspace: Path) -> None:
+    (workspace / "a").mkdir()
+    (workspace / "a" / "f").touch()
+    program = """
+import sys
+from fable_exec.pathguard import Workspace, WorkspacePath
+seen = []
+sys.addaudithook(lambda event, arguments: seen.append(arguments[0]) if event == "open" else None)
+with Workspace.open(sys.argv[1], resolver=sys.argv[2]) as held:
+    seen.clear()
+    held.read(WorkspacePath.parse("a/f"))
+    held.read(WorkspacePath.parse("a/f"))
+print(seen)
+"""
+    for resolver in (name for name in RESOLVERS if name != "checked"):
+        argv = [sys.executable, "-c", program, str(workspace), resolver]
+        answer = subprocess.run(argv, capture_output=True, text=True, cwd=Path(__file__).resolve().parents[2], check=True)
+        assert answer.stdout == f"{['a', 'f'] * 2}\n"
+
+
+def test_a_closed_workspace_refuses_and_an_operation_under_way_ends_first(workspace: Path) -> None:
+    held = Workspace.open(workspace)
+    fd = held.fd
+
+    def close_meanwhile() -> str:
+        held.close()
+        os.fstat(fd)  # still open
+        return ".fable-tmp-0123456789abcdef"
+
+    held._fresh_name = close_meanwhile
+    held.write_replace(at("f"), b"x")
+    with pytest.raises(OSError):
+        os.fstat(fd)
+    for act in (lambda: held.read(at("f")), lambda: held.fd):
+        with pytest.raises(ValueError, match="closed"):
+            act()
+    held.close()
+    assert (workspace / "f").read_bytes() == b"x"
