@@ -61,10 +61,7 @@ def receive(channel: socket.socket, flags: int = 0) -> tuple[Any, list[int]]:
 
     Raises PeerGone at the end of the stream, BlockingIOError with MSG_DONTWAIT and nothing there, DescriptorsLost.
     """
-    try:
-        packet, ancillary, found, _ = channel.recvmsg(MAX_INLINE_BYTES + 1, _ANCILLARY_BYTES, flags | MSG_CMSG_CLOEXEC)
-    except ConnectionError as error:
-        raise PeerGone from error
+    packet, ancillary, found = _receive_packet(channel, flags)
     descriptors = _descriptors(ancillary) if ancillary else []
     if found & socket.MSG_CTRUNC:
         raise DescriptorsLost(descriptors)
@@ -75,6 +72,17 @@ def receive(channel: socket.socket, flags: int = 0) -> tuple[Any, list[int]]:
     with os.fdopen(descriptors.pop(), "rb") as file:
         file.seek(0)
         return json.loads(file.read()), descriptors
+
+
+def _receive_packet(channel: socket.socket, flags: int) -> tuple[bytes, list[tuple[int, int, bytes]], int]:
+    # A peer that closes with something of ours unread makes the kernel report that once, before what the peer had sent to us.
+    for _ in range(2):
+        try:
+            packet, ancillary, found, _ = channel.recvmsg(MAX_INLINE_BYTES + 1, _ANCILLARY_BYTES, flags | MSG_CMSG_CLOEXEC)
+            return packet, ancillary, found
+        except ConnectionError:
+            continue
+    raise PeerGone
 
 
 def peer_is_alive(channel: socket.socket) -> bool:

@@ -3,88 +3,107 @@
 from __future__ import annotations
 
 import asyncio
-import select
 import time
 from collections.abc import Callable
 
+from .._launcher.readiness import Readiness
+from ..outcome import EndedBy
 from .exchange import Exchange
 
 _MILLISECONDS = 1000
 
 
-class PollWatcher:
+class PollWatcher(Readiness):
     """A watcher over poll(2), for one thread at a time."""
-
-    def __init__(self) -> None:
-        self._poll = select.poll()
-        self._handlers: dict[int, Callable[[], object]] = {}
-
-    def watch(self, descriptor: int, handler: Callable[[], object], *, writable: bool = False) -> None:
-        self._handlers[descriptor] = handler
-        self._poll.register(descriptor, select.POLLOUT if writable else select.POLLIN)
-
-    def unwatch(self, descriptor: int) -> None:
-        if self._handlers.pop(descriptor, None) is not None:
-            self._poll.unregister(descriptor)
 
     def step(self, until: float) -> None:
         """Wait until something is ready or `until` has come, and call the handlers."""
-        wait = max(0.0, until - time.monotonic())
-        for descriptor, _ in self._poll.poll(int(wait * _MILLISECONDS) + 1):
-            handler = self._handlers.get(descriptor)
-            if handler is not None:
-                handler()
+        self.round(int((until - time.monotonic()) * _MILLISECONDS) + 1)
 
 
 def drive(exchange: Exchange, watcher: PollWatcher) -> None:
-    """Run `exchange` to its end in this thread. If interrupted, the tree is ended before the exception goes on."""
+    """Run `exchange` to its end in this thread.
+
+    When interrupted (KeyboardInterrupt), the tree is ended first, END_SECONDS at most, and then the exception goes on.
+    """
     try:
-        while not exchange.done:
-            watcher.step(exchange.due_at())
-            exchange.tick()
+        _drive(exchange, watcher)
     except BaseException:
-        exchange.abandon()
+        try:
+            exchange.request_end(EndedBy.CANCELLED)
+            _drive(exchange, watcher)
+        finally:
+            exchange.abandon()
         raise
 
 
+def _drive(exchange: Exchange, watcher: PollWatcher) -> None:
+    while not exchange.done:
+        watcher.step(exchange.due_at())
+        exchange.tick()
+
+
 class LoopWatcher:
-    """A watcher over a running asyncio loop; `changed` is set after every handler."""
+    """A watcher over a running asyncio loop; who listens takes part in it with `with watcher:`.
+
+    While nobody listens no handler is called: the command's pipes fill and it waits for its reader.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._watched: dict[int, tuple[Callable[[], object], bool]] = {}
-        self._attached = True
-        self.changed = asyncio.Event()
+        self._listeners = 0
+        self._changed = asyncio.Event()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._failure: BaseException | None = None
 
     def watch(self, descriptor: int, handler: Callable[[], object], *, writable: bool = False) -> None:
         self._watched[descriptor] = handler, writable
-        if self._attached:
+        if self._listeners:
             self._attach(descriptor)
 
     def unwatch(self, descriptor: int) -> None:
-        if self._watched.pop(descriptor, None) is not None:
+        if descriptor in self._watched:
             self._detach(descriptor)
+            del self._watched[descriptor]
 
-    def pause(self) -> None:
-        """Stop calling handlers: the command's pipes fill and it waits for its reader."""
-        self._attached = False
-        for descriptor in self._watched:
-            self._detach(descriptor)
+    def __enter__(self) -> None:
+        self._listeners += 1
+        if self._listeners == 1:
+            for descriptor in self._watched:
+                self._attach(descriptor)
 
-    def resume(self) -> None:
-        """Call handlers again."""
-        self._attached = True
-        for descriptor in self._watched:
-            self._attach(descriptor)
+    def __exit__(self, *_: object) -> None:
+        self._listeners -= 1
+        if self._listeners == 0:
+            self._silence()
+            for descriptor in self._watched:
+                self._detach(descriptor)
 
     async def step(self, until: float) -> None:
-        """Wait until a handler ran or `until` has come."""
-        timer = self._loop.call_later(max(0.0, until - time.monotonic()), self.changed.set)
-        try:
-            await self.changed.wait()
-            self.changed.clear()
-        finally:
-            timer.cancel()
+        """Wait until a handler ran or `until` has come, or somewhat less. What a handler raised comes out here."""
+        self._wake_at(until)
+        await self._changed.wait()
+        self._changed.clear()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def _wake_at(self, until: float) -> None:
+        # An alarm that is due earlier stays: it costs one idle step, setting a new one each time costs more.
+        when = self._loop.time() + max(0.0, until - time.monotonic())
+        if self._alarm is None or self._alarm.when() > when:
+            self._silence()
+            self._alarm = self._loop.call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._changed.set()
+
+    def _silence(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
     def _attach(self, descriptor: int) -> None:
         handler, writable = self._watched[descriptor]
@@ -92,12 +111,19 @@ class LoopWatcher:
         register(descriptor, self._call, handler)
 
     def _detach(self, descriptor: int) -> None:
-        self._loop.remove_reader(descriptor)
-        self._loop.remove_writer(descriptor)
+        if self._loop.is_closed():
+            return  # and its selector with it
+        if self._watched[descriptor][1]:
+            self._loop.remove_writer(descriptor)
+        else:
+            self._loop.remove_reader(descriptor)
 
     def _call(self, handler: Callable[[], object]) -> None:
-        handler()
-        self.changed.set()
+        try:
+            handler()
+        except Exception as error:
+            self._failure = error
+        self._changed.set()
 
 
 async def drive_in_loop(exchange: Exchange, watcher: LoopWatcher) -> None:
@@ -105,24 +131,23 @@ async def drive_in_loop(exchange: Exchange, watcher: LoopWatcher) -> None:
 
     When the task is cancelled the tree is ended first, END_SECONDS at most, and only then does the cancellation go on.
     """
-    try:
-        while not exchange.done:
-            await watcher.step(exchange.due_at())
-            exchange.tick()
-    except BaseException as interruption:
-        await _end_first(exchange, watcher, interruption)
-        raise
-
-
-async def _end_first(exchange: Exchange, watcher: LoopWatcher, interruption: BaseException) -> None:
-    from ..outcome import EndedBy
-
-    if isinstance(interruption, asyncio.CancelledError):
-        exchange.request_end(EndedBy.CANCELLED)
-        while not exchange.done:
-            try:
+    with watcher:
+        try:
+            while not exchange.done:
                 await watcher.step(exchange.due_at())
-            except asyncio.CancelledError:
-                continue
-            exchange.tick()
-    exchange.abandon()
+                exchange.tick()
+        except asyncio.CancelledError:
+            exchange.request_end(EndedBy.CANCELLED)
+            await _despite_cancelling(exchange, watcher)
+            raise
+        finally:
+            exchange.abandon()
+
+
+async def _despite_cancelling(exchange: Exchange, watcher: LoopWatcher) -> None:
+    while not exchange.done:
+        try:
+            await watcher.step(exchange.due_at())
+        except asyncio.CancelledError:
+            pass  # one is on its way out already
+        exchange.tick()

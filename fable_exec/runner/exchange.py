@@ -7,8 +7,8 @@ A driver (blocking or asyncio) lends it a `Watcher`, calls the handlers it regis
 from __future__ import annotations
 
 import os
-import select
 import socket
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +18,9 @@ from .._launcher import wire
 from ..errors import LaunchFailed
 from ..outcome import Applied, Captured, EndedBy, Outcome, OutputBuffer, Survivor
 from .command import Command
+from .control import Control
+from .feeding import CommandInput
+from .pipes import Pipes, unread_bytes
 
 IDLE_DRAIN_SECONDS = 0.05
 TOTAL_DRAIN_SECONDS = 0.3
@@ -25,7 +28,6 @@ TOTAL_DRAIN_SECONDS = 0.3
 END_SECONDS = 0.25
 """How long the launcher may take to prove the tree gone before the call returns without the proof."""
 _READ_BYTES = 1 << 16
-_FINAL_READS = 64
 _KILLED = 9
 
 Sink = Callable[[str, bytes], None]
@@ -48,63 +50,84 @@ class Exchange:
         self.done = False
         self.failure: LaunchFailed | None = None
         self.leader: int | None = None
+        self.input = CommandInput(command.stdin or b"", stays_open=command.open_stdin)
         self._command = command
         self._applied = applied
         self._watcher = watcher
         self._sink = sink
         self._buffers = {name: OutputBuffer(command.max_output_bytes, command.on_output_limit) for name in ("stdout", "stderr")}
         self._streams: dict[int, str] = {}
-        self._stdin = -1
-        self._unsent = memoryview(command.stdin or b"")
+        self._pipes = Pipes()
+        self._waiting_to_send = -1
         self._reason: EndedBy | None = None
         self._exit: dict[str, Any] | None = None
         self._survivors: tuple[Survivor, ...] = ()
-        self._contained = False
+        self._contained = self._lost = False
         self._started_at = self._heard_at = time.monotonic()
         self._ended_at = 0.0
         self._exited_at = 0.0
         self._give_up_at: float | None = None
         self._channel: socket.socket | None = None
+        self._channel_guard = threading.RLock()  # a signal handler may cancel while its own thread is in here
 
     # Starting.
 
-    def begin(self, control: socket.socket) -> None:
-        """Send the request to the launcher behind `control`. Raises PeerGone when it is dead; nothing is open then."""
-        channel, theirs = wire.socket_pair()
-        opened = [os.pipe(), os.pipe()]
-        given = [opened[0][1], opened[1][1]]
-        kept = [opened[0][0], opened[1][0]]
-        if self._command.wants_stdin:
-            read, self._stdin = os.pipe()
-            given.insert(0, read)
-        try:
-            with theirs:
-                request = self._command.to_wire(announce=self._sink is not None)
-                wire.send(control, request, (theirs.fileno(), *given))
-        except BaseException:
-            channel.close()
-            for descriptor in kept:
-                os.close(descriptor)
-            self._close_stdin()
-            raise
-        finally:
-            for descriptor in given:
-                os.close(descriptor)
-        self._watch_all(channel, kept)
+    def begin(self, control: Control) -> None:
+        """Send the request to the launcher behind `control`, or have it sent as soon as that takes more.
 
-    def _watch_all(self, channel: socket.socket, streams: list[int]) -> None:
-        self._channel = channel
-        self._watcher.watch(channel.fileno(), self._read_channel)
-        for name, descriptor in zip(("stdout", "stderr"), streams, strict=True):
-            os.set_blocking(descriptor, False)
+        Raises:
+            PeerGone: the launcher is dead. LaunchFailed: this process lacks descriptors. Nothing is open then.
+        """
+        try:
+            self._channel = self._pipes.open()
+            if self._command.wants_stdin:
+                self._pipes.given.insert(1, self.input.open())
+            if not self._send(control):
+                self._send_later(control)
+        except OSError as error:
+            self.abandon()
+            raise LaunchFailed.at("descriptors", error.errno or 0, "the command's pipes") from error
+        except BaseException:
+            self.abandon()
+            raise
+        self._watch_all()
+
+    def _send(self, control: Control) -> bool:
+        try:
+            request = self._command.to_wire(announce=self._sink is not None)
+            control.send(request, tuple(self._pipes.given))
+        except BlockingIOError:
+            return False
+        self._pipes.close_given()
+        return True
+
+    def _send_later(self, control: Control) -> None:
+        self._waiting_to_send = control.duplicate()
+        self._watcher.watch(self._waiting_to_send, partial(self._try_to_send, control), writable=True)
+
+    def _try_to_send(self, control: Control) -> None:
+        try:
+            if not self._send(control):
+                return
+        except (wire.PeerGone, OSError):
+            self._lose_launcher()
+            return
+        self._stop_sending()
+
+    def _stop_sending(self) -> None:
+        if self._waiting_to_send >= 0:
+            self._watcher.unwatch(self._waiting_to_send)
+            os.close(self._waiting_to_send)
+            self._waiting_to_send = -1
+
+    def _watch_all(self) -> None:
+        assert self._channel is not None
+        self._watcher.watch(self._channel.fileno(), self._read_channel)
+        for name, descriptor in zip(("stdout", "stderr"), self._pipes.take_kept(), strict=True):
             self._streams[descriptor] = name
             self._watcher.watch(descriptor, partial(self._read_stream, descriptor))
-        if self._stdin >= 0:
-            os.set_blocking(self._stdin, False)
-            if self._unsent:
-                self._watcher.watch(self._stdin, self._write_stdin, writable=True)
-            elif not self._command.open_stdin:
-                self._close_stdin()
+        if self._command.wants_stdin and self.input.begin():
+            self._watcher.watch(self.input.descriptor, self._push_input, writable=True)
 
     # Time.
 
@@ -120,11 +143,13 @@ class Exchange:
 
     def tick(self) -> None:
         """Act on what is due."""
+        if self.done:
+            return
         now = time.monotonic()
-        if self.done or now < self.due_at():
+        if now < self.due_at():
             return
         if self._give_up_at is not None:
-            self._finish(contained=False)
+            self._finish(contained=self._waiting_to_send >= 0)  # what was never sent never ran
         elif self._exited_at:
             self.request_end(None)
         elif now >= self._started_at + self._command.timeout_seconds:
@@ -134,14 +159,19 @@ class Exchange:
 
     def request_end(self, reason: EndedBy | None) -> None:
         """Ask the launcher to end the whole tree; the first reason stays. Safe from another thread."""
-        if self._reason is None:
-            self._reason = reason
-        if self._give_up_at is None and self._channel is not None:
-            self._give_up_at = time.monotonic() + END_SECONDS
-            try:
-                wire.send(self._channel, "end")
-            except (wire.PeerGone, OSError):
-                pass  # the end of the channel is read, and says the same
+        with self._channel_guard:
+            if self._reason is None:
+                self._reason = reason
+            if self._give_up_at is None and self._channel is not None:
+                self._give_up_at = time.monotonic() + END_SECONDS
+                self._say_end()
+
+    def _say_end(self) -> None:
+        assert self._channel is not None
+        try:
+            wire.send(self._channel, "end")
+        except (wire.PeerGone, OSError):
+            pass  # the end of the channel is read, and says the same
 
     # What arrives.
 
@@ -152,8 +182,7 @@ class Exchange:
         except BlockingIOError:
             return
         except wire.PeerGone:
-            self._reason = EndedBy.BROKER_LOST
-            self._finish(contained=False)
+            self._lose_launcher()
             return
         if "started" in message:
             self.leader = message["started"]
@@ -162,12 +191,17 @@ class Exchange:
         else:
             self._note_exit(message)
 
+    def _lose_launcher(self) -> None:
+        self._lost = True
+        self._finish(contained=False)
+
     def _note_exit(self, message: dict[str, Any]) -> None:
         if "status" in message:
             self._exit = message
             self._exited_at = self._heard_at = time.monotonic()
         if message["done"]:
             self._survivors = tuple(Survivor(pid, name) for pid, name in message["survivors"])
+            self._lost = message["lost"]
             self._finish(contained=message["contained"])
         elif not self._streams:
             self.request_end(None)  # nobody holds the streams: there is nothing to wait for
@@ -177,20 +211,20 @@ class Exchange:
             self.failure = LaunchFailed.at(message["failed"], message["errno"], message["what"])
         self._finish(contained=True)
 
-    def _read_stream(self, descriptor: int) -> bool:
-        """Take what is there; returns whether more may come now."""
+    def _read_stream(self, descriptor: int) -> int:
+        """Take what is there; returns how much that was."""
         try:
             data = os.read(descriptor, _READ_BYTES)
         except BlockingIOError:
-            return False
+            return 0
         if not data:
             self._close_stream(descriptor)
             if self._exited_at and not self._streams and not self.done:
                 self.request_end(None)
-            return False
+            return 0
         self._heard_at = time.monotonic()
         self._take(self._streams[descriptor], data)
-        return True
+        return len(data)
 
     def _take(self, name: str, data: bytes) -> None:
         buffer = self._buffers[name]
@@ -202,46 +236,10 @@ class Exchange:
         if killing and buffer.limited and self._reason is None:
             self.request_end(EndedBy.OUTPUT_LIMITED)
 
-    # Standard input.
-
-    def _write_stdin(self) -> None:
-        try:
-            written = os.write(self._stdin, self._unsent[: select.PIPE_BUF * 16])
-        except BlockingIOError:
-            return
-        except BrokenPipeError:
-            written = len(self._unsent)  # the command does not want the rest
-        self._unsent = self._unsent[written:]
-        if not self._unsent:
-            self._watcher.unwatch(self._stdin)
-            if not self._command.open_stdin:
-                self._close_stdin()
-
-    def feed(self, data: bytes) -> int:
-        """Write some of `data` to an open standard input now; returns how many bytes were taken.
-
-        Raises BrokenPipeError when the command does not read any more, BlockingIOError when it is not reading just now.
-        """
-        if self._stdin < 0:
-            raise BrokenPipeError("standard input is closed")
-        return os.write(self._stdin, data)
-
-    @property
-    def stdin_descriptor(self) -> int:
-        """The writing end while it is open, else -1; it stays the exchange's."""
-        return self._stdin
-
-    def close_stdin(self) -> None:
-        """Let the command see the end of its standard input."""
-        if self._unsent and self._stdin >= 0:
-            self._watcher.unwatch(self._stdin)
-            self._unsent = self._unsent[:0]
-        self._close_stdin()
-
-    def _close_stdin(self) -> None:
-        if self._stdin >= 0:
-            os.close(self._stdin)
-            self._stdin = -1
+    def _push_input(self) -> None:
+        if not self.input.push():
+            self._watcher.unwatch(self.input.descriptor)
+            self.input.pushed()
 
     # Ending.
 
@@ -254,22 +252,36 @@ class Exchange:
         self._contained = contained
         self.done = True
         for descriptor in list(self._streams):
-            reads = 0
-            while reads < _FINAL_READS and self._read_stream(descriptor):
-                reads += 1
+            self._drain(descriptor)
         self._ended_at = time.monotonic()
         self.abandon()
 
+    def _drain(self, descriptor: int) -> None:
+        """Take what is in the pipe now: all of it when its writers are dead, and a bounded amount when they are not."""
+        rest = unread_bytes(descriptor)
+        while rest > 0 and (taken := self._read_stream(descriptor)):
+            rest -= taken
+
     def abandon(self) -> None:
-        """Close everything. Before `done` this makes the launcher end the tree by itself."""
+        """Close everything. Before `done` this makes the launcher end the tree by itself. Idempotent."""
+        if self._channel is not None and not self.done:
+            self._say_end()  # a forked copy of this process may keep the channel open, so closing it may say nothing
         self.done = True
-        self.close_stdin()
+        self._stop_sending()
+        if self.input.descriptor >= 0:
+            self._watcher.unwatch(self.input.descriptor)
+            self.input.close()
         for descriptor in list(self._streams):
             self._close_stream(descriptor)
-        if self._channel is not None:
-            self._watcher.unwatch(self._channel.fileno())
-            self._channel.close()
-            self._channel = None
+        self._pipes.close()
+        self._close_channel()
+
+    def _close_channel(self) -> None:
+        with self._channel_guard:
+            if self._channel is not None:
+                self._watcher.unwatch(self._channel.fileno())
+                self._channel.close()
+                self._channel = None
 
     def outcome(self) -> Outcome:
         """What happened, once `done`. Raises LaunchFailed when the command never ran."""
@@ -295,14 +307,37 @@ class Exchange:
         return self._buffers[name].captured()
 
     def _ended_by(self, launcher_reason: str | None, code: int | None, signal: int | None) -> EndedBy:
-        """The reason that made the leader end; a reason that came too late to touch it does not count."""
-        if self._command.on_output_limit == "kill" and any(buffer.limited for buffer in self._buffers.values()):
-            return EndedBy.OUTPUT_LIMITED
-        if launcher_reason is None and code is None and signal is None:
-            return self._reason or EndedBy.BROKER_LOST
-        if launcher_reason is not None and signal == _KILLED:
-            return EndedBy.TIMED_OUT if launcher_reason == "deadline" else self._reason or EndedBy.CANCELLED
-        return EndedBy.EXITED if signal is None else EndedBy.SIGNALED
+        return ended_by(
+            wanted=self._reason,
+            launcher_reason=launcher_reason,
+            code=code,
+            signal=signal,
+            overflowed=self._command.on_output_limit == "kill" and any(each.limited for each in self._buffers.values()),
+            lost=self._lost,
+        )
+
+
+def ended_by(
+    *, wanted: EndedBy | None, launcher_reason: str | None, code: int | None, signal: int | None, overflowed: bool, lost: bool
+) -> EndedBy:
+    """The reason that made the leader end; a reason that came too late to touch it does not count.
+
+    Args:
+        wanted: what this side asked the launcher to end it for, if it did.
+        launcher_reason: why the launcher ended the leader: "deadline", "ended" (asked to) or None (it did not).
+        code, signal: the leader's status, both None when nobody reaped it.
+        overflowed: more output came than may be kept, and that ends a command.
+        lost: the launcher or the place went away: a kill that came with that is not the command's own end.
+    """
+    if overflowed:
+        return EndedBy.OUTPUT_LIMITED
+    if lost and (code is None or signal is not None):
+        return EndedBy.BROKER_LOST
+    if launcher_reason is None and code is None and signal is None:
+        return wanted or EndedBy.BROKER_LOST
+    if launcher_reason is not None and signal == _KILLED:
+        return EndedBy.TIMED_OUT if launcher_reason == "deadline" else wanted or EndedBy.CANCELLED
+    return EndedBy.EXITED if signal is None else EndedBy.SIGNALED
 
 
 def _decoded(status: int | None) -> tuple[int | None, int | None]:

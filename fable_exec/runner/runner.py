@@ -9,10 +9,13 @@ from ..confine import LaunchMode, Plan, compile_plan
 from ..errors import BrokerGone
 from ..outcome import Applied, Outcome
 from .command import Command
+from .control import Control
 from .driving import LoopWatcher, PollWatcher, drive, drive_in_loop
 from .exchange import Exchange, Sink, Watcher
 from .launchers import Launchers, WorkspaceIdentity
 from .running import AsyncRunningCommand, RunningCommand
+
+_TRIES = 2
 
 
 class Runner:
@@ -57,11 +60,8 @@ class Runner:
 
     async def run_async(self, command: Command) -> Outcome:
         """The same without blocking the loop (starting the launcher, once, takes a thread). Cancelling ends the tree first."""
-        loop = asyncio.get_running_loop()
-        if self._plan is None:
-            await asyncio.to_thread(self._warm_up)
-        watcher = LoopWatcher(loop)
-        exchange = self._begin(command, watcher, None)
+        watcher = LoopWatcher(asyncio.get_running_loop())
+        exchange = await self._begin_async(command, watcher, None)
         await drive_in_loop(exchange, watcher)
         return exchange.outcome()
 
@@ -74,30 +74,38 @@ class Runner:
 
     async def start_async(self, command: Command) -> AsyncRunningCommand:
         """The asyncio twin of `start`."""
-        if self._plan is None:
-            await asyncio.to_thread(self._warm_up)
         watcher = LoopWatcher(asyncio.get_running_loop())
         running = AsyncRunningCommand(watcher)
-        running.attach(self._begin(command, watcher, running.put))
+        running.attach(await self._begin_async(command, watcher, running.put))
         return running
 
     def close(self) -> None:
         """End all commands and the launcher program, some seconds at most. Idempotent."""
         self._launchers.close()
 
-    def _warm_up(self) -> None:
-        self._launchers.get(self.plan)
-
     def _begin(self, command: Command, watcher: Watcher, sink: Sink | None) -> Exchange:
-        for last_try in (False, True):
-            exchange = Exchange(command, self.plan.applied, watcher, sink)
-            control = self._launchers.get(self.plan)
-            try:
-                exchange.begin(control)
+        for _ in range(_TRIES):
+            exchange = self._try_to_begin(command, watcher, sink, self._launchers.get(self.plan))
+            if exchange is not None:
                 return exchange
-            except (wire.PeerGone, OSError) as error:
-                # Killed since its last use: the request cannot have been taken, so another try is safe.
-                self._launchers.lost(self.plan, control)
-                if last_try or not isinstance(error, wire.PeerGone):
-                    raise BrokerGone(f"the launcher is gone: {error}") from error
-        raise BrokerGone("the launcher is gone")
+        raise BrokerGone("the launcher is gone, and so is the one that was started in its place")
+
+    async def _begin_async(self, command: Command, watcher: Watcher, sink: Sink | None) -> Exchange:
+        for _ in range(_TRIES):
+            control = self._launchers.at_hand(self._plan)
+            if control is None:
+                control = await asyncio.to_thread(lambda: self._launchers.get(self.plan))
+            exchange = self._try_to_begin(command, watcher, sink, control)
+            if exchange is not None:
+                return exchange
+        raise BrokerGone("the launcher is gone, and so is the one that was started in its place")
+
+    def _try_to_begin(self, command: Command, watcher: Watcher, sink: Sink | None, control: Control) -> Exchange | None:
+        """The command under way; None when the launcher was killed since its last use: it cannot have taken the request."""
+        exchange = Exchange(command, self.plan.applied, watcher, sink)
+        try:
+            exchange.begin(control)
+        except wire.PeerGone:
+            self._launchers.lost(self.plan, control)
+            return None
+        return exchange

@@ -7,6 +7,7 @@ and ends at its deadline all the same.
 from __future__ import annotations
 
 import itertools
+import math
 import select
 import threading
 import time
@@ -16,13 +17,14 @@ from typing import Literal
 
 import attrs
 
-from ..errors import InternalError
+from ..errors import InternalError, LaunchFailed
 from ..outcome import EndedBy, Outcome
 from .driving import LoopWatcher, PollWatcher, drive_in_loop
 from .exchange import Exchange
+from .feeding import PIECE_BYTES
 
 StreamName = Literal["stdout", "stderr"]
-_WRITE_STEP_SECONDS = 0.05
+_STEP_SECONDS = 0.05
 
 
 @attrs.frozen
@@ -128,18 +130,16 @@ class RunningCommand(_EventQueue):
         give_up_at = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         rest = memoryview(data)
         while rest:
-            with self._lock:
-                rest = rest[self._feed(rest) :]
-                if rest:
-                    self._step(time.monotonic() + _WRITE_STEP_SECONDS)
+            rest = rest[_feed(self.exchange, rest) :]
             if give_up_at is not None and time.monotonic() >= give_up_at:
                 break
+            if rest:
+                self._until_writable(min(give_up_at or math.inf, time.monotonic() + _STEP_SECONDS))
         return len(data) - len(rest)
 
     def close_stdin(self) -> None:
-        """Let the command see the end of its standard input."""
-        with self._lock:
-            self.exchange.close_stdin()
+        """Let the command see the end of its standard input, after all that was given to it."""
+        self.exchange.input.finish()
 
     def wait(self, timeout_seconds: float | None = None) -> Outcome | None:
         """Drop the remaining events and return the outcome, output included; None when it did not end in `timeout_seconds`."""
@@ -157,7 +157,10 @@ class RunningCommand(_EventQueue):
         """End the command if it still runs, and release everything. Idempotent."""
         if not self.exchange.done:
             self.cancel()
-            self.wait()
+            try:
+                self.wait()
+            except LaunchFailed:
+                pass  # it never ran, so there is nothing to end
 
     def __enter__(self) -> RunningCommand:
         return self
@@ -167,24 +170,53 @@ class RunningCommand(_EventQueue):
 
     def _step(self, give_up_at: float | None) -> None:
         # Short steps let another thread in, and let `cancel` from another thread take effect.
-        until = min(self.exchange.due_at(), time.monotonic() + _WRITE_STEP_SECONDS)
+        until = min(self.exchange.due_at(), time.monotonic() + _STEP_SECONDS)
         self._watcher.step(until if give_up_at is None else min(until, give_up_at))
         self.exchange.tick()
 
-    def _feed(self, data: memoryview) -> int:
+    def _until_writable(self, until: float) -> None:
+        """Wait for the command to read, and take its output meanwhile unless another thread does: it may wait for that."""
+        descriptor = self.exchange.input.descriptor
+        if not self._lock.acquire(blocking=False):
+            _wait_writable(descriptor, until)
+            return
         try:
-            return self.exchange.feed(bytes(data[: select.PIPE_BUF * 16]))
-        except BlockingIOError:
-            return 0
+            if self.exchange.done:
+                return
+            if self.exchange.input.pushing:
+                self._step(until)
+                return
+            self._watcher.watch(descriptor, _nothing, writable=True)
+            self._step(until)
+        finally:
+            self._watcher.unwatch(descriptor)
+            self._lock.release()
+
+
+def _feed(exchange: Exchange, rest: memoryview) -> int:
+    try:
+        return exchange.input.feed(bytes(rest[:PIECE_BYTES]))
+    except BlockingIOError:
+        return 0
+
+
+def _wait_writable(descriptor: int, until: float) -> None:
+    waiting = select.poll()
+    if descriptor >= 0:
+        waiting.register(descriptor, select.POLLOUT)
+    waiting.poll(max(1, int((until - time.monotonic()) * 1000)))
+
+
+def _nothing() -> None:
+    """Being woken is all that is wanted."""
 
 
 class AsyncRunningCommand(_EventQueue):
-    """The asyncio handle, for one task at a time (`cancel` from any)."""
+    """The asyncio handle. One task may take events while another writes; `cancel` comes from any."""
 
     def __init__(self, watcher: LoopWatcher) -> None:
         super().__init__()
         self._watcher = watcher
-        watcher.pause()
 
     async def next_event(self) -> Event | None:
         """The next event; None after the last one. Raises LaunchFailed when the command never started."""
@@ -203,29 +235,27 @@ class AsyncRunningCommand(_EventQueue):
         """Write all of `data`, waiting for the command to read it. Raises BrokenPipeError when it does not."""
         rest = memoryview(data)
         while rest:
-            try:
-                rest = rest[self.exchange.feed(bytes(rest[: select.PIPE_BUF * 16])) :]
-            except BlockingIOError:
-                await self._step(_WRITE_STEP_SECONDS)
+            rest = rest[_feed(self.exchange, rest) :]
+            if rest:
+                await self._until_writable()
 
     def close_stdin(self) -> None:
-        """Let the command see the end of its standard input."""
-        self.exchange.close_stdin()
+        """Let the command see the end of its standard input, after all that was given to it."""
+        self.exchange.input.finish()
 
     async def wait(self) -> Outcome:
         """Take the remaining events and return the outcome. Cancelling the waiting task ends the command."""
-        self._watcher.resume()
-        try:
-            await drive_in_loop(self.exchange, self._watcher)
-        finally:
-            self._watcher.pause()
+        await drive_in_loop(self.exchange, self._watcher)
         return self.exchange.outcome()
 
     async def close(self) -> None:
         """End the command if it still runs, and release everything. Idempotent."""
         if not self.exchange.done:
             self.cancel()
-            await self.wait()
+            try:
+                await self.wait()
+            except LaunchFailed:
+                pass  # it never ran, so there is nothing to end
 
     async def __aenter__(self) -> AsyncRunningCommand:
         return self
@@ -233,13 +263,18 @@ class AsyncRunningCommand(_EventQueue):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _step(self, longest_seconds: float | None = None) -> None:
-        until = self.exchange.due_at()
-        if longest_seconds is not None:
-            until = min(until, time.monotonic() + longest_seconds)
-        self._watcher.resume()
-        try:
-            await self._watcher.step(until)
-        finally:
-            self._watcher.pause()
+    async def _step(self) -> None:
+        with self._watcher:
+            await self._watcher.step(self.exchange.due_at())
         self.exchange.tick()
+
+    async def _until_writable(self) -> None:
+        descriptor = self.exchange.input.descriptor
+        if self.exchange.done or self.exchange.input.pushing:
+            await self._step()
+            return
+        self._watcher.watch(descriptor, _nothing, writable=True)
+        try:
+            await self._step()
+        finally:
+            self._watcher.unwatch(descriptor)

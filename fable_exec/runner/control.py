@@ -1,0 +1,48 @@
+"""The socket that takes requests of one launcher. Safe among threads: a send can not meet a closed descriptor."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from typing import Any
+
+from .._launcher import wire
+
+
+class Control:
+    """Our end of a launcher's control socket."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._guard = threading.Lock()
+
+    def send(self, message: Any, descriptors: tuple[int, ...]) -> None:
+        """Send without waiting.
+
+        Raises PeerGone when the launcher is gone or this end closed, BlockingIOError when it has more requests than it can take.
+        """
+        with self._guard:
+            if self._channel.fileno() < 0:
+                raise wire.PeerGone
+            wire.send(self._channel, message, descriptors, socket.MSG_DONTWAIT)
+
+    def duplicate(self) -> int:
+        """A descriptor of the caller's own that becomes writable when `send` is worth another try. Raises PeerGone."""
+        with self._guard:
+            if self._channel.fileno() < 0:
+                raise wire.PeerGone
+            return os.dup(self._channel.fileno())
+
+    def close(self) -> None:
+        """Let the launcher end. Shut down as well: a forked copy of this process may hold the socket open."""
+        with self._guard:
+            try:
+                self._channel.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            self._channel.close()
+
+    def abandon(self) -> None:
+        """In a forked child: let go of the parent's launcher without touching it. The guard may be held for ever here."""
+        self._channel.close()

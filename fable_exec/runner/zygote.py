@@ -1,0 +1,251 @@
+"""Our end of the zygote: start it, greet it, let it open launchers, end it. One host thread at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+import time
+from typing import Any
+
+import attrs
+
+from .._launcher import removal, wire
+from .._launcher.linuxos import pidfd_open, pidfd_send_signal
+from ..confine import Plan, Support
+from ..confine.probing import LAUNCHER_PROGRAM
+from ..errors import BrokerGone, ConfinementUnavailable, LaunchFailed
+from .control import Control
+
+_START_SECONDS = 20.0
+_CLOSE_SECONDS = 4.0
+_DYING_SECONDS = 0.2
+_REMOVE_SECONDS = 1.0
+_REMOVE_PAUSE_SECONDS = 0.01
+_ZYGOTE_SOCKET = 3
+
+
+@attrs.frozen(kw_only=True)
+class WorkspaceIdentity:
+    """The directory that all commands run beneath, as the host pinned it, and who owns it."""
+
+    path: str
+    device: int
+    inode: int
+    user: int
+    group: int
+
+    @classmethod
+    def of(cls, path: str, descriptor: int) -> WorkspaceIdentity:
+        """The identity of the directory behind `descriptor`, which stays the caller's."""
+        found = os.fstat(descriptor)
+        return cls(path=path, device=found.st_dev, inode=found.st_ino, user=found.st_uid, group=found.st_gid)
+
+    def command_owner(self) -> tuple[int, int]:
+        """The ids that commands get: our own; started as root, those of the workspace's owner."""
+        if os.geteuid() == 0:
+            return self.user, self.group
+        return os.geteuid(), os.getegid()
+
+
+class Zygote:
+    """One running zygote. `private` is the directory it keeps for all commands; it removes that when it ends.
+
+    Raises:
+        LaunchFailed: it could not be started, or not do its first work. BrokerGone: it ended or was silent while starting.
+    """
+
+    def __init__(self, workspace: WorkspaceIdentity) -> None:
+        self._workspace = workspace
+        self.private = ""
+        try:
+            self._socket, theirs = wire.socket_pair()
+        except OSError as error:
+            raise _cannot_start(error) from error
+        try:
+            self._process = _Process(_spawn_zygote(theirs.fileno()))
+        except OSError as error:
+            self._socket.close()
+            raise _cannot_start(error) from error
+        finally:
+            theirs.close()
+        greeting = self._greet()
+        self.private = greeting["private"]
+        self.support = Support.from_probe(greeting["support"])
+
+    @property
+    def pid(self) -> int:
+        """Its process id, for display: it may be gone."""
+        return self._process.pid
+
+    def open(self, plan: Plan) -> Control:
+        """A new launcher for `plan`: the socket that takes requests.
+
+        Raises:
+            ConfinementUnavailable: a step of the plan failed; nothing of this launcher is left.
+            LaunchFailed: this process lacks descriptors. BrokerGone: the zygote or the launcher ended.
+        """
+        try:
+            ours, theirs = wire.socket_pair()
+        except OSError as error:
+            raise _cannot_start(error) from error
+        try:
+            with theirs:
+                _send(self._socket, self._plan_on_wire(plan), (theirs.fileno(),))
+            answer = _receive_within(ours, _START_SECONDS)
+            if not answer["ready"]:
+                raise _step_failed(plan, answer["step"], answer["errno"])
+        except BaseException:
+            Control(ours).close()
+            raise
+        return Control(ours)
+
+    def has_ended(self) -> bool:
+        """Whether it is gone, or about to be: a killed process closes its socket a moment before it is dead."""
+        return self._process.wait(_DYING_SECONDS)
+
+    def close(self) -> None:
+        """End everything below the zygote and wait for it, some seconds at most; then kill what is left of it."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # a forked copy of this process may hold it open
+        self._socket.close()
+        if not self._process.wait(_CLOSE_SECONDS):
+            self._process.kill()
+            self._process.wait(_CLOSE_SECONDS)
+        self._process.close()
+        self._remove_private()
+
+    def abandon(self) -> None:
+        """In a forked child: forget the parent's zygote without touching it."""
+        self._socket.close()
+        self._process.close()
+
+    def _remove_private(self) -> None:
+        """Only after a kill is there anything to do. What the zygote ran may need a moment to die and write until then."""
+        give_up_at = time.monotonic() + _REMOVE_SECONDS
+        while self.private and os.path.lexists(self.private) and time.monotonic() < give_up_at:
+            removal.remove_tree(self.private)
+            if os.path.lexists(self.private):
+                time.sleep(_REMOVE_PAUSE_SECONDS)
+
+    def _greet(self) -> dict[str, Any]:
+        user, group = self._workspace.command_owner()
+        handles = _own_handle()
+        try:
+            hello = {"user": user, "group": group, "directory": tempfile.gettempdir()}
+            _send(self._socket, hello, tuple(handles))
+            greeting: dict[str, Any] = _receive_within(self._socket, _START_SECONDS)
+            if "failed" in greeting:
+                raise LaunchFailed.at(greeting["failed"], greeting["errno"], greeting["what"])
+            return greeting
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            for handle in handles:
+                os.close(handle)
+
+    def _plan_on_wire(self, plan: Plan) -> dict[str, Any]:
+        user, group = self._workspace.command_owner()
+        return {
+            **plan.to_wire(self.private),
+            "user": user,
+            "group": group,
+            "workspace": {"path": self._workspace.path, "device": self._workspace.device, "inode": self._workspace.inode},
+        }
+
+
+class _Process:
+    """Our child. It is waited for and signalled by descriptor: where the host reaps it, its number may be reused."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        try:
+            self._handle = pidfd_open(pid)
+        except ProcessLookupError:
+            self._handle = -1  # gone and reaped already
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            raise
+
+    def wait(self, seconds: float) -> bool:
+        """Reap it within `seconds`; True when it is gone, also when somebody else reaped it."""
+        if self._handle >= 0:
+            waiting = select.poll()
+            waiting.register(self._handle, select.POLLIN)
+            if not waiting.poll(int(seconds * 1000)):
+                return False
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, os.WNOHANG)
+        return True
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        with contextlib.suppress(ProcessLookupError):
+            pidfd_send_signal(self._handle, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Let go of the descriptor. Idempotent."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+
+def _spawn_zygote(its_socket: int) -> int:
+    """Start the launcher program with nothing of ours but one socket; returns its process id."""
+    argv = [sys.executable, "-I", "-S", "-X", "utf8", str(LAUNCHER_PROGRAM), str(_ZYGOTE_SOCKET)]
+    # The socket first: in a host with closed standard streams it has one of their numbers.
+    actions = [
+        (os.POSIX_SPAWN_DUP2, its_socket, _ZYGOTE_SOCKET),
+        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    # Where the interpreter's own library lies; commands get an environment of their own.
+    needed = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+    return os.posix_spawn(sys.executable, argv, needed, file_actions=actions, setsid=True)
+
+
+def _own_handle() -> list[int]:
+    """A descriptor of this process, by which the zygote sees its death; nothing where the kernel has none."""
+    try:
+        return [pidfd_open(os.getpid())]
+    except OSError:
+        return []
+
+
+def _send(channel: socket.socket, message: Any, descriptors: tuple[int, ...]) -> None:
+    try:
+        wire.send(channel, message, descriptors)
+    except wire.PeerGone as error:
+        raise BrokerGone("the launcher program ended") from error
+    except OSError as error:
+        raise _cannot_start(error) from error
+
+
+def _receive_within(channel: socket.socket, seconds: float) -> Any:
+    waiting = select.poll()
+    waiting.register(channel.fileno(), select.POLLIN)
+    if not waiting.poll(int(seconds * 1000)):
+        raise BrokerGone(f"the launcher program did not answer within {seconds:g} s")
+    try:
+        return wire.receive(channel)[0]
+    except wire.PeerGone as error:
+        raise BrokerGone("the launcher program ended while starting") from error
+
+
+def _cannot_start(error: OSError) -> LaunchFailed:
+    return LaunchFailed.at("launcher", error.errno or 0, sys.executable or "no Python interpreter")
+
+
+def _step_failed(plan: Plan, step: str, number: int) -> ConfinementUnavailable:
+    reason = f"{step}: {os.strerror(number) if number else 'not known to this launcher'}"
+    return ConfinementUnavailable(
+        f'launch mode "{plan.mode}" was refused by this host at step {reason}', protection=step, reason=reason, errno=number
+    )
