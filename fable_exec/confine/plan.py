@@ -5,6 +5,7 @@ File and network protections will add steps here; the launcher knows each step b
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from typing import Any, Literal
@@ -51,7 +52,7 @@ class Plan:
     environment: tuple[tuple[str, str], ...] = _PRIVATE_ENVIRONMENT
     applied: tuple[Applied, ...] = ()
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """SHA-256 of the plan's canonical JSON: launchers are kept by it."""
         return hashlib.sha256(json.dumps(attrs.asdict(self), sort_keys=True).encode()).hexdigest()
