@@ -50,8 +50,11 @@ def open_beneath(path: str, dir_fd: int, flags: int, mode: int = 0, *, no_xdev: 
 
 
 def open_handle_beneath(path: str, dir_fd: int, *, no_xdev: bool = False) -> int:
-    """A handle on what `path` names; a final link is ELOOP here, where Linux gives a handle on it."""
-    return open_beneath(path, dir_fd, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY, no_xdev=no_xdev)
+    """A handle on the directory that `path` names; a final link is ELOOP here, where Linux gives a handle on it.
+
+    O_SEARCH, where it exists, also opens a directory that may be searched but not read.
+    """
+    return open_beneath(path, dir_fd, (_O_SEARCH or os.O_RDONLY) | os.O_NONBLOCK | os.O_NOCTTY, no_xdev=no_xdev)
 
 
 def open_handle(name: str, dir_fd: int) -> int:

@@ -154,10 +154,20 @@ def _fill(fd: int, data: Data, mode: int, old: os.stat_result | None) -> str:
     digest = hashlib.sha256(data).hexdigest()
     if old is not None:
         _keep_owner(fd, old)
-    if os.name == "posix":
-        os.fchmod(fd, mode)
+    _set_mode(fd, mode)
     _sys.sync_file(fd)
     return digest
+
+
+def _set_mode(fd: int, mode: int) -> None:
+    if os.name != "posix":
+        return
+    try:
+        os.fchmod(fd, mode)
+    except OSError as error:
+        # The owner may always do this, save on file systems that have one mode for all files (vfat, some shares).
+        if error.errno not in (errno.EPERM, errno.ENOTSUP):
+            raise
 
 
 def _closed(fd: int) -> int:

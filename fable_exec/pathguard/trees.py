@@ -14,12 +14,13 @@ from fable_exec.errors import FableExecError
 from fable_exec.pathguard.directories import Directory
 from fable_exec.pathguard.facts import fact
 from fable_exec.pathguard.lexical import PathProfile, WorkspacePath
+from fable_exec.pathguard.protection import is_protected
 from fable_exec.pathguard.reasons import denied
 from fable_exec.pathguard.replacing import temporary_name
 from fable_exec.pathguard.resolvers import Resolver
 from fable_exec.pathguard.values import Entry, FileKind, Listing, TreeEntry
 
-__all__ = ["TreeWalk", "list_directory", "remove_tree"]
+__all__ = ["TreeWalk", "list_directory", "refuse_protected", "remove_tree"]
 
 MAX_HELD_DIRECTORIES = 64
 MAX_PASSES = 8
@@ -107,6 +108,13 @@ class TreeWalk:
 def _below(path: WorkspacePath, name: str) -> WorkspacePath:
     """The path of a name that the kernel gave: it exists, so only the structural rules apply."""
     return WorkspacePath(components=(*path.components, name), profile=PathProfile.host())
+
+
+def refuse_protected(walk: TreeWalk, forms: frozenset[str]) -> None:
+    """Raise when the walk meets a protected name; `forms` comes from `protected_forms`."""
+    for found in walk:
+        if is_protected(found.entry.name, forms):
+            raise denied("protected-name", str(found.path))
 
 
 @attrs.define

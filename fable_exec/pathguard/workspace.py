@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import stat as stat_bits
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 
 from fable_exec import _sys
@@ -19,6 +20,7 @@ from fable_exec.pathguard.contents import Data
 from fable_exec.pathguard.directories import CheckedDirectory, Directory, HeldDirectory
 from fable_exec.pathguard.facts import fact, translated
 from fable_exec.pathguard.lexical import WorkspacePath
+from fable_exec.pathguard.protection import protected_forms
 from fable_exec.pathguard.reasons import denied
 from fable_exec.pathguard.resolvers import Resolver, choose_resolver
 from fable_exec.pathguard.trees import TreeWalk
@@ -259,9 +261,15 @@ class Workspace:
         with self._parent_of(path) as parent:
             moving.remove_directory(parent, path.name, str(path))
 
-    def remove_tree(self, path: WorkspacePath) -> int:
-        """Remove a directory with all below it, without following a link; return how many names went. Never the workspace."""
+    def remove_tree(self, path: WorkspacePath, *, protected: Iterable[str] = ()) -> int:
+        """Remove a directory with all below it, without following a link; return how many names went. Never the workspace.
+
+        Args:
+            protected: refuse before anything goes when a protected name is somewhere in the tree.
+        """
         self._refuse_root(path, "is-directory")
+        if forms := protected_forms(protected):
+            trees.refuse_protected(self.iterate(path, max_entries=sys.maxsize, max_depth=sys.maxsize), forms)
         with self._parent_of(path) as parent:
             return trees.remove_tree(self._resolver, parent, path.name, str(path))
 

@@ -104,6 +104,16 @@ def test_removing_a_tree_leaves_what_its_links_point_at(held: Workspace, tree: P
     assert held.remove_tree(at("b/")) == 1
 
 
+def test_a_tree_with_a_protected_name_in_it_stays_whole(held: Workspace, tree: Path) -> None:
+    (tree / "a" / "deep" / ".GIT").mkdir()
+    before = scenes.snapshot(tree)
+    with pytest.raises(PathDenied) as refusal:
+        held.remove_tree(at("a"), protected=[".git"])
+    assert (refusal.value.reason, refusal.value.path) == ("protected-name", "a/deep/.GIT")
+    assert scenes.snapshot(tree) == before
+    assert held.remove_tree(at("b"), protected=[".git"]) == 1
+
+
 @pytest.mark.parametrize("resolver", scenes.RESOLVERS)
 @pytest.mark.parametrize("depth", [500, pytest.param(5000, marks=pytest.mark.deep)])
 def test_a_tree_deeper_than_the_descriptors_reach_is_removed(resolver: str, depth: int, workspace: Path) -> None:
