@@ -156,7 +156,7 @@ class ExecutionBroker(BlockingCalls):
         return encode_result(result, typed, max_answer_bytes=self.policy.limits.max_answer_bytes)
 
     def begin(self, request: Request) -> Operation:
-        """The operation that `request` is, for the audit log. Raises BrokerGone when closed."""
+        """The operation that `request` is from now on, for the audit log. Raises BrokerGone when closed."""
         if self._closed:
             raise BrokerGone("the broker is closed")
         return self._recorder.begin(request.action)
@@ -204,9 +204,17 @@ class ExecutionBroker(BlockingCalls):
 
     # Commands
 
-    def begin_command(self, request: ExecuteCommand | StartCommand, operation: Operation | None = None) -> StartedCommand:
+    def begin_command(self, request: ExecuteCommand | StartCommand) -> StartedCommand:
         """Check and start a command; the caller follows and closes it, and `close` of the broker ends it too."""
-        prepared = self.prepare(request, operation or self.begin(request))
+        operation = self.begin(request)
+        try:
+            return self._started_for(request, operation)
+        except BaseException as error:
+            operation.failed(error)
+            raise
+
+    def _started_for(self, request: ExecuteCommand | StartCommand, operation: Operation) -> StartedCommand:
+        prepared = self.prepare(request, operation)
         started = StartedCommand(self._runner.start(prepared.command), prepared, self._commands, self._started.discard)
         self._started.add(started)
         if self._closed:  # meanwhile; `close` may have looked before it was noted
@@ -219,12 +227,7 @@ class ExecutionBroker(BlockingCalls):
         return self._commands.prepare(request, operation)
 
     def _start(self, request: StartCommand) -> StartedCommand:
-        operation = self.begin(request)
-        try:
-            return self.begin_command(request, operation)
-        except FableExecError as error:
-            operation.failed(error)
-            raise
+        return self.begin_command(request)
 
     def _execute(self, request: ExecuteCommand, operation: Operation) -> CommandResult:
         prepared = self._commands.prepare(request, operation)
@@ -235,7 +238,7 @@ class ExecutionBroker(BlockingCalls):
         return self._commands.report(prepared, outcome)
 
     def _execute_streaming(self, request: ExecuteCommand, operation: Operation, on_event: OnEvent) -> CommandResult:
-        with self.begin_command(request, operation) as started:
+        with self._started_for(request, operation) as started:
             for event in started.events():
                 on_event(event)
             result = started.wait()
@@ -245,7 +248,7 @@ class ExecutionBroker(BlockingCalls):
     # Background commands
 
     def _start_background(self, request: StartCommand, operation: Operation) -> Result:
-        return self._background.start(lambda: self.begin_command(request, operation), request.keep_stdin_open)
+        return self._background.start(lambda: self._started_for(request, operation), request.keep_stdin_open)
 
     def _read_background(self, request: ReadCommand, operation: Operation) -> Result:
         self._gate.observe(operation, request.action, handle=request.handle)

@@ -60,13 +60,14 @@ class Recorder:
 class Operation:
     """One request on its way through the broker."""
 
-    __slots__ = ("_action", "_decided", "_number", "_recorder")
+    __slots__ = ("_action", "_decided", "_number", "_over", "_recorder")
 
     def __init__(self, recorder: Recorder, action: str, number: int) -> None:
         self._recorder = recorder
         self._action = action
         self._number = number
         self._decided = False
+        self._over = False
 
     def decided(self, decision: Decision, facts: Mapping[str, Any]) -> None:
         """Write the decision down, and raise its refusal if it is one."""
@@ -81,13 +82,15 @@ class Operation:
 
     def done(self, facts: Mapping[str, Any]) -> None:
         """Write down what came of it."""
-        if self._recorder.active:
+        if self._recorder.active and not self._over:
+            self._over = True
             self._recorder.note("outcome", operation=self._number, action=self._action, ok=True, **facts)
 
     def failed(self, error: BaseException) -> None:
         """Write down that it ended with `error`; a refusal that no decision line tells of yet becomes one."""
-        if not self._recorder.active:
+        if self._over or not self._recorder.active:
             return
+        self._over = True
         code = error.code if isinstance(error, FableExecError) else type(error).__name__
         facts: dict[str, Any] = {"operation": self._number, "action": self._action, "code": code}
         for name in ("reason", "path"):

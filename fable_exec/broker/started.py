@@ -44,6 +44,7 @@ class StartedCommand:
         self._lock = threading.Lock()
         self._ended = False
         self._result: CommandResult | None = None
+        self._outcome: Outcome | None = None
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -59,6 +60,11 @@ class StartedCommand:
     def result(self) -> CommandResult | None:
         """The result once it is known."""
         return self._result
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """The outcome behind the result, once it is known."""
+        return self._outcome
 
     def events(self) -> Iterator[Event]:
         """`Started`, every piece of output as it comes, and `Exited`. One thread at a time; events that were taken are gone."""
@@ -140,6 +146,7 @@ class StartedCommand:
     def _finish(self, outcome: Outcome) -> CommandResult:
         with self._lock:
             if self._result is None:
+                self._outcome = outcome
                 self._result = self._work.report(self._prepared, outcome)
                 self._end()
             return self._result

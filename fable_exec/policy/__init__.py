@@ -6,7 +6,7 @@ It opens nothing but policy files and enforces nothing: `decision` decides, the 
 from __future__ import annotations
 
 from fable_exec.policy.canonical import dump_json, dump_toml, to_mapping
-from fable_exec.policy.document import load_policy, parse_json, parse_toml
+from fable_exec.policy.document import load_policy, parse_json, parse_toml, read_document
 from fable_exec.policy.names import INJECTION_NAMES, INJECTION_PREFIXES, is_environment_name, is_injection_name
 from fable_exec.policy.narrowing import merge
 from fable_exec.policy.schema import json_schema, json_schema_text
@@ -30,5 +30,6 @@ __all__ = [
     "merge",
     "parse_json",
     "parse_toml",
+    "read_document",
     "to_mapping",
 ]

@@ -18,7 +18,16 @@ from fable_exec.policy.fields import check_fields, rule_of
 from fable_exec.policy.rules import Faults, Nested, Rule, shown
 from fable_exec.policy.values import BrokerPolicy
 
-__all__ = ["MAX_DOCUMENT_BYTES", "load_json", "load_policy", "load_toml", "parse_json", "parse_toml", "policy_from_mapping"]
+__all__ = [
+    "MAX_DOCUMENT_BYTES",
+    "load_json",
+    "load_policy",
+    "load_toml",
+    "parse_json",
+    "parse_toml",
+    "policy_from_mapping",
+    "read_document",
+]
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
 """Longest policy file that is read."""
@@ -38,11 +47,16 @@ def load_policy(path: str | Path) -> BrokerPolicy:
     Raises:
         PolicyError: the file cannot be read, is of neither kind, or its policy has faults; all are listed.
     """
+    return policy_from_mapping(read_document(path))
+
+
+def read_document(path: str | Path) -> dict[str, Any]:
+    """The members of a policy file, not yet judged as a policy, for whoever completes them from elsewhere. Raises PolicyError."""
     suffix = Path(path).suffix.lower()
     if suffix == ".toml":
-        return load_toml(path)
+        return _members_of(_toml(_read(path)))
     if suffix == ".json":
-        return load_json(path)
+        return _members_of(_json(_read(path)))
     raise PolicyError.of([("", f"a policy file ends with .toml or .json, not {shown(Path(path).name)}")])
 
 
@@ -58,14 +72,28 @@ def load_json(path: str | Path) -> BrokerPolicy:
 
 def parse_toml(text: str) -> BrokerPolicy:
     """The policy of a TOML document. Raises PolicyError."""
-    import tomllib  # a policy built in code does not pay for it
-
-    return policy_from_mapping(_parsed("TOML", tomllib.loads, text))
+    return policy_from_mapping(_toml(text))
 
 
 def parse_json(text: str) -> BrokerPolicy:
     """The policy of a JSON document: one object, no member twice, no NaN. Raises PolicyError."""
-    return policy_from_mapping(_parsed("JSON", _strict_json, text))
+    return policy_from_mapping(_json(text))
+
+
+def _toml(text: str) -> Any:
+    import tomllib  # a policy built in code does not pay for it
+
+    return _parsed("TOML", tomllib.loads, text)
+
+
+def _json(text: str) -> Any:
+    return _parsed("JSON", _strict_json, text)
+
+
+def _members_of(document: Any) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise PolicyError.of([("", f"must be a table, not {type(document).__name__}")])
+    return document
 
 
 def _read(path: str | Path) -> str:

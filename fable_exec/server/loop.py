@@ -1,0 +1,245 @@
+"""The server's thin shell: one thread listens, workers do what takes time, and the session says what may begin.
+
+It ends when the peer closes its end of the input, stops reading, or the admin says so, and takes with it whatever still runs.
+Nothing a peer sends ends it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections import deque
+from functools import partial
+
+from fable_exec.broker import ExecutionBroker, StartedCommand
+from fable_exec.errors import BrokerGone
+from fable_exec.frames import encode_frame
+from fable_exec.protocol import (
+    Append,
+    Cancel,
+    CancelResult,
+    EditFile,
+    EventEncoder,
+    ExecuteCommand,
+    InspectFiles,
+    ListCommands,
+    ListDirectory,
+    MakeDirectory,
+    MovePath,
+    Output,
+    Probe,
+    Request,
+    Result,
+    Started,
+    StatPath,
+    WriteFile,
+    encode_answer,
+    encode_error,
+    encode_result,
+)
+from fable_exec.server.outbox import HIGH_WATER_BYTES, Outbox
+from fable_exec.server.session import Session, Task, cancelled_before_it_began
+from fable_exec.server.workers import Workers
+
+__all__ = ["FINISH_SECONDS", "Server"]
+
+FINISH_SECONDS = 1.5
+"""After the end of the input: how long what runs may take to finish before it is ended."""
+END_SECONDS = 0.35
+"""How long ending it may take."""
+_READ_BYTES = 1 << 16
+_GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
+
+_AT_ONCE = (Probe, StatPath, ListCommands)
+"""Answered by the listening thread, always: they take microseconds."""
+_AT_ONCE_IF_ALONE = (InspectFiles, ListDirectory, WriteFile, Append, EditFile, MakeDirectory, MovePath)
+"""Answered by it while nothing else is in flight: handing them over would only cost time, and nobody waits meanwhile."""
+
+
+class Server:
+    """Serves one peer on two descriptors, which stay the caller's. `run` returns when it is over; call it once."""
+
+    def __init__(self, broker: ExecutionBroker, stdin: int = 0, stdout: int = 1) -> None:
+        self._broker = broker
+        self._stdin = stdin
+        self._stdout = stdout
+        self._session = Session(broker.policy.limits)
+        self._workers = Workers()
+        self._finished: deque[Task] = deque()
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_reader, False)
+        os.set_blocking(self._wake_writer, False)
+        self._outbox = Outbox(stdout, self._wake)
+        self._end_requested = False
+        self._finish_at: float | None = None
+
+    def request_end(self) -> None:
+        """End what runs and return from `run`. Safe from any thread."""
+        self._end_requested = True
+        self._wake()
+
+    def run(self) -> None:
+        """Serve until the end. What still runs then is ended by closing the broker, which is the caller's."""
+        try:
+            while not self._is_over():
+                self._begin_tasks()
+                if not self._is_over():
+                    self._wait()
+            self._outbox.give_up()
+        finally:
+            self._workers.close(timeout_seconds=0)
+            # Not closed: a worker may still be about to wake us, and the process ends with these.
+
+    # Listening
+
+    def _is_over(self) -> bool:
+        if self._end_requested or self._outbox.broken:
+            return True
+        if self._finish_at is None:
+            return False
+        return (self._session.at_end and not self._outbox.pending_bytes) or time.monotonic() >= self._finish_at + END_SECONDS
+
+    def _wait(self) -> None:
+        """Sleep until something can be read, written or finished, or the time to finish is up."""
+        waiting = select.poll()
+        waiting.register(self._wake_reader, select.POLLIN)
+        waiting.register(self._stdout, select.POLLOUT if self._outbox.pending_bytes else 0)
+        if self._session.wants_input and self._outbox.pending_bytes < HIGH_WATER_BYTES:
+            waiting.register(self._stdin, select.POLLIN)
+        for descriptor, flags in waiting.poll(self._milliseconds()):
+            if descriptor == self._stdin:
+                self._read()
+            elif descriptor == self._wake_reader:
+                self._take_finished()
+            elif flags & _GONE:
+                self._outbox.give_up()
+            else:
+                self._outbox.flush()
+        if self._finish_at is not None and time.monotonic() >= self._finish_at:
+            self._end_what_runs()
+
+    def _milliseconds(self) -> int | None:
+        if self._finish_at is None:
+            return None
+        now = time.monotonic()
+        until = self._finish_at if now < self._finish_at else self._finish_at + END_SECONDS
+        return max(0, int((until - now) * 1000) + 1)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._stdin, _READ_BYTES)
+        except OSError:
+            data = b""
+        if data:
+            self._session.feed(data)
+        else:
+            self._session.feed_eof()
+            self._finish_at = time.monotonic() + FINISH_SECONDS
+
+    def _wake(self) -> None:
+        try:
+            os.write(self._wake_writer, b"\0")
+        except BlockingIOError:
+            pass  # it is awake already
+
+    def _take_finished(self) -> None:
+        try:
+            os.read(self._wake_reader, _READ_BYTES)
+        except BlockingIOError:
+            pass
+        while self._finished:
+            self._session.finished(self._finished.popleft())
+
+    # Working
+
+    def _begin_tasks(self) -> None:
+        while self._outbox.pending_bytes < HIGH_WATER_BYTES and not self._outbox.broken:
+            task = self._session.next_task()
+            if task is None:
+                return
+            self._begin(task)
+
+    def _begin(self, task: Task) -> None:
+        request = task.request
+        if request is None:
+            self._outbox.post(_error_line(task, task.error))
+        elif isinstance(request, Cancel) and request.target is not None:
+            self._outbox.post(self._answer_line(task, CancelResult(cancelled=self._cancel(request.target))))
+        elif isinstance(request, _AT_ONCE) or (isinstance(request, _AT_ONCE_IF_ALONE) and len(self._session.in_flight) == 1):
+            self._outbox.post(self._performed_line(task, request))
+        else:
+            self._workers.submit(partial(self._work, task, request))
+            return
+        self._session.finished(task)
+
+    def _cancel(self, identifier: str | int) -> bool:
+        task = self._session.find(identifier)
+        if task is None:
+            return False
+        if self._session.withdraw(task):
+            self._outbox.post(_error_line(task, cancelled_before_it_began()))
+            return True
+        task.cancel()
+        return isinstance(task.request, ExecuteCommand)
+
+    def _end_what_runs(self) -> None:
+        for task in self._session.withdraw_all():
+            self._outbox.post(_error_line(task, task.error or BrokerGone("the broker ends; the request was not begun")))
+        for task in self._session.in_flight:
+            task.cancel()
+
+    def _work(self, task: Task, request: Request) -> None:
+        """A worker's job: do it, answer, and have the listening thread note it."""
+        try:
+            if isinstance(request, ExecuteCommand):
+                self._run_command(task, request)
+            else:
+                result = self._broker.perform(request)
+                self._outbox.send(lambda: self._answer_line(task, result))
+        except BaseException as error:
+            failure = error
+            self._outbox.send(lambda: _error_line(task, failure))
+        finally:
+            self._finished.append(task)
+            self._wake()
+
+    def _run_command(self, task: Task, request: ExecuteCommand) -> None:
+        with self._broker.begin_command(request) as started:
+            task.attach(started)
+            if request.stream:
+                self._send_events(started, EventEncoder(task.id, request.encoding))
+            result = started.wait()
+        assert result is not None  # without a time limit there always is one
+        self._outbox.send(lambda: self._answer_line(task, result))
+
+    def _send_events(self, started: StartedCommand, encoder: EventEncoder) -> None:
+        for event in started.events():
+            if isinstance(event, Started):
+                lines = [encoder.started()]
+            elif isinstance(event, Output):
+                lines = encoder.output(event.stream, event.data)
+            else:
+                assert started.outcome is not None
+                lines = encoder.exited(started.outcome)
+            for line in lines:
+                self._outbox.send(partial(encode_frame, line))
+
+    # Lines
+
+    def _performed_line(self, task: Task, request: Request) -> bytes:
+        try:
+            return self._answer_line(task, self._broker.perform(request))
+        except BaseException as error:
+            return _error_line(task, error)
+
+    def _answer_line(self, task: Task, result: Result) -> bytes:
+        try:
+            members = encode_result(result, task.request, max_answer_bytes=self._broker.policy.limits.max_answer_bytes)
+            return encode_frame(encode_answer(members, task.id))
+        except Exception as error:
+            return _error_line(task, error)
+
+
+def _error_line(task: Task, error: BaseException | None) -> bytes:
+    return encode_frame(encode_error(error or BrokerGone("the broker ends"), task.action, task.id))

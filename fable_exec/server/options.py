@@ -1,0 +1,145 @@
+"""From flags, environment and policy file to what a server needs. Flags win over FABLE_EXEC_*, which wins over FABLE_BROKER_*.
+
+A policy file gives everything that flags and environment do not. Nothing is opened here but the files that are named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from fable_exec.errors import PolicyError
+from fable_exec.policy import BrokerPolicy, parse_json, read_document, to_mapping
+
+__all__ = ["AdminOptions", "Options", "read_options"]
+
+_PREFIXES = ("FABLE_EXEC_", "FABLE_BROKER_")
+_MAX_DIGEST_FILE_BYTES = 4096
+_MAX_POLICY_BYTES = 4 * 1024 * 1024
+
+
+@attrs.frozen(kw_only=True)
+class AdminOptions:
+    """Where the admin speaks; None means not there."""
+
+    descriptor: int | None = None
+    file: Path | None = None
+    socket: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """All that a server is started with."""
+
+    policy: BrokerPolicy
+    admin: AdminOptions
+
+
+def read_options(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
+    """The options of this command line.
+
+    Raises:
+        PolicyError: with every fault of the policy, or of the settings.
+        SystemExit: the command line is not of its form (argparse has printed why), or asked for help.
+    """
+    flags = _parser().parse_args(arguments)
+    policy = _policy(flags, environment)
+    file = flags.admin_file or _setting(environment, "ADMIN_FILE")
+    socket = flags.admin_socket or _setting(environment, "ADMIN_SOCKET")
+    admin = AdminOptions(descriptor=flags.admin_fd, file=None if file is None else Path(file), socket=socket)
+    return Options(policy=policy, admin=admin)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m fable_exec.server",
+        description="Serve one broker over JSON lines on standard input and output. Exits 2 when the policy is not valid.",
+        allow_abbrev=False,
+    )
+    policy = parser.add_argument_group("policy")
+    policy.add_argument("--workspace", metavar="DIRECTORY", help="the directory that requests work in")
+    policy.add_argument("--allow-executable", metavar="NAME", action="append", default=[], help="may be repeated")
+    policy.add_argument("--max-output-bytes", metavar="N", type=int, help="cap of each output stream and of one read")
+    policy.add_argument("--policy", metavar="FILE", help="TOML or JSON; flags win over it")
+    policy.add_argument("--policy-fd", metavar="N", type=int, help="an inherited descriptor with the policy as JSON")
+    policy.add_argument("--audit-log", metavar="FILE", help="absolute path, outside the workspace")
+    policy.add_argument("--write-token-digest", metavar="HEX", help="SHA-256 of the token that unlocks writes")
+    policy.add_argument("--write-token-digest-file", metavar="FILE", help="a file that holds it")
+    admin = parser.add_argument_group("admin's channels, never to be reachable by a model")
+    admin.add_argument("--admin-fd", metavar="N", type=int, help="an inherited descriptor")
+    admin.add_argument("--admin-file", metavar="FILE", help="a private command file outside the workspace")
+    admin.add_argument("--admin-socket", metavar="ADDRESS", help="path of a Unix socket, or 127.0.0.1:PORT (0 chooses one)")
+    return parser
+
+
+def _policy(flags: argparse.Namespace, environment: Mapping[str, str]) -> BrokerPolicy:
+    document = _document(flags)
+    if flags.workspace is not None:
+        document["workspace"] = flags.workspace
+    if flags.allow_executable:
+        document["allowed_executables"] = flags.allow_executable
+    if flags.max_output_bytes is not None:
+        document["max_output_bytes"] = flags.max_output_bytes
+    digest = _token_digest(flags, environment)
+    if digest is not None:
+        document["write_token_digest"] = digest
+    if flags.audit_log is not None:
+        rules = document.get("audit")
+        document["audit"] = {**(rules if isinstance(rules, dict) else {}), "path": flags.audit_log}
+    return BrokerPolicy.from_mapping(document)
+
+
+def _document(flags: argparse.Namespace) -> dict[str, Any]:
+    """The members of the policy file, not yet a policy: flags may still complete it."""
+    if flags.policy is not None and flags.policy_fd is not None:
+        raise PolicyError.of([("", "give either --policy or --policy-fd")])
+    if flags.policy is not None:
+        return read_document(flags.policy)
+    if flags.policy_fd is not None:
+        return to_mapping(parse_json(_read_descriptor(flags.policy_fd)))
+    return {}
+
+
+def _read_descriptor(descriptor: int) -> str:
+    try:
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read(_MAX_POLICY_BYTES + 1)
+    except OSError as error:
+        raise PolicyError.of([("", f"descriptor {descriptor} cannot be read: {error.strerror}")]) from error
+    if len(data) > _MAX_POLICY_BYTES:
+        raise PolicyError.of([("", f"the document is longer than {_MAX_POLICY_BYTES} bytes")])
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise PolicyError.of([("", f"the document is not UTF-8 at byte {error.start}")]) from error
+
+
+def _token_digest(flags: argparse.Namespace, environment: Mapping[str, str]) -> str | None:
+    """The digest from the first level that gives one: flags, then FABLE_EXEC_*, then FABLE_BROKER_*."""
+    levels = [(flags.write_token_digest, flags.write_token_digest_file)]
+    for prefix in _PREFIXES:
+        digest, file = (environment.get(f"{prefix}WRITE_TOKEN_DIGEST{end}", "").strip() for end in ("", "_FILE"))
+        levels.append((digest, file))
+    for digest, file in levels:
+        if digest and file:
+            raise PolicyError.of([("write_token_digest", "give either the digest or a file that holds it, not both")])
+        if digest or file:
+            return digest or _digest_from(file)
+    return None
+
+
+def _digest_from(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MAX_DIGEST_FILE_BYTES).decode("ascii", "replace").strip()
+    except OSError as error:
+        raise PolicyError.of([("write_token_digest", f"its file cannot be read: {error.strerror}")]) from error
+
+
+def _setting(environment: Mapping[str, str], name: str) -> str | None:
+    return next((value for prefix in _PREFIXES if (value := environment.get(prefix + name, "").strip())), None)

@@ -1,0 +1,66 @@
+"""The server as a program: options, broker, admin channels, the loop, and the exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from fable_exec.admin import open_channels
+from fable_exec.broker import ExecutionBroker
+from fable_exec.errors import FableExecError
+from fable_exec.server.loop import Server
+from fable_exec.server.options import AdminOptions, read_options
+
+__all__ = ["main", "serve"]
+
+EXIT_BAD_POLICY = 2
+EXIT_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until standard input ends; returns the exit status. What cannot be served is told in one line on standard error."""
+    _keep_standard_descriptors()
+    with ExitStack() as stack:
+        try:
+            options = read_options(sys.argv[1:] if arguments is None else arguments, os.environ)
+            broker = stack.enter_context(ExecutionBroker(options.policy))
+            server = stack.enter_context(_opened(broker, options.admin, 0, 1))
+        except FableExecError as error:
+            sys.stderr.write(" ".join(str(error).split()) + "\n")
+            return EXIT_BAD_POLICY
+        try:
+            server.run()
+        except KeyboardInterrupt:
+            return EXIT_INTERRUPTED
+    return 0
+
+
+def serve(broker: ExecutionBroker, *, admin: AdminOptions | None = None, stdin: int = 0, stdout: int = 1) -> None:
+    """Serve one peer on two descriptors until it ends its side, stops reading, or the admin says `shutdown`.
+
+    The broker stays the caller's, who closes it and thereby ends what still runs.
+
+    Raises:
+        PolicyError: an admin channel cannot be had as asked.
+    """
+    with _opened(broker, admin or AdminOptions(), stdin, stdout) as server:
+        server.run()
+
+
+@contextmanager
+def _opened(broker: ExecutionBroker, admin: AdminOptions, stdin: int, stdout: int) -> Iterator[Server]:
+    """A server with its admin channels, ready to run."""
+    server = Server(broker, stdin, stdout)
+    with open_channels(broker, server.request_end, descriptor=admin.descriptor, file=admin.file, socket=admin.socket):
+        yield server
+
+
+def _keep_standard_descriptors() -> None:
+    """Put /dev/null where 0, 1 or 2 are closed, so that no file of ours gets a number that others write to."""
+    while True:
+        descriptor = os.open(os.devnull, os.O_RDWR)
+        if descriptor > 2:
+            os.close(descriptor)
+            return
