@@ -8,13 +8,24 @@ socket pairs. docs/reference/confinement-filters.md is made from this table.
 
 from __future__ import annotations
 
-import errno
 from typing import Literal
 
 from .bpf import Symbol
-from .seccomp import ALLOW, Action, Condition, Rule, deny
+from .seccomp import (
+    ALLOW,
+    EACCES,
+    EAFNOSUPPORT,
+    ENOSYS,
+    EOPNOTSUPP,
+    EPERM,
+    EPROTONOSUPPORT,
+    Action,
+    Condition,
+    Rule,
+    deny,
+)
 
-__all__ = ["LAUNCHER_GROUP", "LAUNCHER_KEY", "LAUNCHER_PID", "Inet", "Metadata", "Unix", "plain", "strict"]
+__all__ = ["LAUNCHER_GROUP", "LAUNCHER_KEY", "LAUNCHER_PID", "SECTIONS", "Inet", "Metadata", "Unix", "plain", "strict"]
 
 Inet = Literal["off", "tcp", "full"]
 """off: no internet sockets. tcp: TCP alone, the ports being Landlock's matter. full: TCP, UDP and echo requests."""
@@ -28,11 +39,11 @@ LAUNCHER_KEY = "launcher_key"
 """Bound by the step that loads the filter: the launcher's process id, its group's as kill(2) takes it, and a random 64-bit number
 that the launcher passes in an argument the kernel ignores, so that it alone may still enter namespaces."""
 
-_ABSENT = deny(errno.ENOSYS)
-_REFUSED = deny(errno.EPERM)
-_NO_ACCESS = deny(errno.EACCES)
-_NO_FAMILY = deny(errno.EAFNOSUPPORT)
-_NO_PROTOCOL = deny(errno.EPROTONOSUPPORT)
+_ABSENT = deny(ENOSYS)
+_REFUSED = deny(EPERM)
+_NO_ACCESS = deny(EACCES)
+_NO_FAMILY = deny(EAFNOSUPPORT)
+_NO_PROTOCOL = deny(EPROTONOSUPPORT)
 
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _NEW_TIME_NAMESPACE = 0x80  # only for unshare(2): in clone(2) these bits are the exit signal
@@ -120,7 +131,7 @@ _KERNEL_SURFACE = (
     _rule("the machine", _REFUSED, "reboot swapon swapoff acct syslog vhangup quotactl quotactl_fd iopl ioperm"),
     _rule("clock and names", _REFUSED, "settimeofday clock_settime adjtimex clock_adjtime sethostname setdomainname"),
     _rule("opens files past every path rule", _REFUSED, "open_by_handle_at"),
-    _rule("as on a file system without handles", deny(errno.EOPNOTSUPP), "name_to_handle_at"),
+    _rule("as on a file system without handles", deny(EOPNOTSUPP), "name_to_handle_at"),
     _rule("relics", _ABSENT, "lookup_dcookie nfsservctl uselib _sysctl"),
     _rule(
         "only harmless personalities: reading, uname's answer, fixed addresses",
@@ -171,7 +182,7 @@ _SHARED_NAMESPACES = (
 
 
 def _sockets(inet: Inet, unix: Unix) -> tuple[Rule, ...]:
-    return (*_INET_RULES[inet], *_UNIX_RULES[unix], *_families(inet, unix))
+    return (*_INET_RULES[inet], *_UNIX_RULES[unix], *_families(inet))
 
 
 def _internet(why: str, action: Action, *when: Condition) -> Rule:
@@ -213,7 +224,7 @@ _UNIX_RULES: dict[Unix, tuple[Rule, ...]] = {
 }
 
 
-def _families(inet: Inet, unix: Unix) -> tuple[Rule, ...]:
+def _families(inet: Inet) -> tuple[Rule, ...]:
     """Every other family is refused: packet, netlink, vsock, the crypto interface, XDP, Bluetooth and those yet to come."""
     known = [_AF_INET, _AF_INET6, _AF_UNIX]
     netlink: tuple[Rule, ...] = ()
@@ -225,3 +236,19 @@ def _families(inet: Inet, unix: Unix) -> tuple[Rule, ...]:
         _rule("packet, netlink, vsock, crypto, XDP, Bluetooth and all others", _NO_FAMILY, "socket", _is_not(0, *known)),
         _rule("", _NO_FAMILY, "socketpair", _is_not(0, _AF_UNIX)),
     )
+
+
+SECTIONS: dict[str, tuple[Rule, ...]] = {
+    "The launcher itself (strict)": _LAUNCHER_ENTERS,
+    "Kernel surface (always)": _KERNEL_SURFACE,
+    "Other processes (always)": _OTHER_PROCESSES,
+    "Internet sockets, inet = off": _INET_RULES["off"],
+    "Internet sockets, inet = tcp": _INET_RULES["tcp"],
+    "Internet sockets, inet = full": _INET_RULES["full"],
+    "Sockets of this machine, unix = pairs (the default of plain)": _UNIX_RULES["pairs"],
+    "Other families, inet = off": _families("off"),
+    "Other families, inet = tcp or full": _families("tcp"),
+    "Changes of metadata, metadata = deny": _METADATA,
+    "What namespaces would keep apart (plain)": _SHARED_NAMESPACES,
+}
+"""Every rule by the setting that brings it in, for the reference page."""

@@ -97,11 +97,6 @@ FILE_RIGHTS = sum(right.mask for right in RIGHTS if right.kind == "fs" and right
 """Rights that make sense for a path that is no directory; the kernel refuses the others there."""
 
 
-def _port(_: Any, attribute: attrs.Attribute[Any], value: tuple[int, ...] | None) -> None:
-    if value is not None and not all(0 <= port <= 65535 for port in value):
-        raise ValueError(f"{attribute.name}: a port is a number from 0 to 65535, got {value}")
-
-
 @attrs.frozen(kw_only=True)
 class LandlockRules:
     """What may still be done. Everything that is not listed is refused.
@@ -125,10 +120,15 @@ class LandlockRules:
     devices: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
     optional: frozenset[str] = attrs.field(default=frozenset(), converter=frozenset)
-    ports_bind: tuple[int, ...] | None = attrs.field(default=(), validator=_port)
-    ports_connect: tuple[int, ...] | None = attrs.field(default=(), validator=_port)
+    ports_bind: tuple[int, ...] | None = ()
+    ports_connect: tuple[int, ...] | None = ()
     scopes: tuple[str, ...] = ("abstract_unix_socket", "signal")
     log_refusals: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        for port in (*(self.ports_bind or ()), *(self.ports_connect or ())):
+            if not 0 <= port <= 65535:
+                raise ValueError(f"a port is a number from 0 to 65535, got {port}")
 
 
 @attrs.frozen(kw_only=True)

@@ -8,7 +8,6 @@ architecture ends the process, x32 numbers and numbers newer than the table get 
 from __future__ import annotations
 
 import base64
-import errno
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Literal
@@ -34,6 +33,17 @@ __all__ = [
 ]
 
 _WORD = 0xFFFFFFFF
+
+# Linux's numbers, whatever the machine that compiles a plan calls them.
+EPERM, EACCES, ENOSYS, EPROTONOSUPPORT, EOPNOTSUPP, EAFNOSUPPORT = 1, 13, 38, 93, 95, 97
+_ERRNO_NAMES = {
+    EPERM: "EPERM",
+    EACCES: "EACCES",
+    ENOSYS: "ENOSYS",
+    EPROTONOSUPPORT: "EPROTONOSUPPORT",
+    EOPNOTSUPP: "EOPNOTSUPP",
+    EAFNOSUPPORT: "EAFNOSUPPORT",
+}
 
 
 class Verdict(Enum):
@@ -62,7 +72,7 @@ class Action:
         return cls(Verdict(code & 0xFFFF0000), code & 0xFFFF)
 
     def __str__(self) -> str:
-        return errno.errorcode.get(self.errno, str(self.errno)) if self.verdict is Verdict.ERRNO else self.verdict.name.lower()
+        return _ERRNO_NAMES.get(self.errno, str(self.errno)) if self.verdict is Verdict.ERRNO else self.verdict.name.lower()
 
 
 ALLOW = Action(Verdict.ALLOW)
@@ -72,14 +82,6 @@ KILL = Action(Verdict.KILL)
 def deny(number: int) -> Action:
     """The call does nothing and fails with errno `number`."""
     return Action(Verdict.ERRNO, number)
-
-
-def _check_values(condition: Condition, _: Any, values: tuple[int | Symbol, ...]) -> None:
-    if not values or condition.mask >> (64 if condition.wide else 32):
-        raise ValueError("a condition needs a value, and a mask beyond 32 bits needs wide=True")
-    for value in values:
-        if isinstance(value, int) and value & ~condition.mask:
-            raise ValueError(f"value {value:#x} has bits outside the mask {condition.mask:#x}: it would never match")
 
 
 @attrs.frozen(kw_only=True)
@@ -94,11 +96,21 @@ class Condition:
         wide: the kernel reads all 64 bits, so both halves count.
     """
 
-    argument: int = attrs.field(validator=attrs.validators.in_(range(6)))
+    argument: int
     mask: int = _WORD
-    values: tuple[int | Symbol, ...] = attrs.field(validator=_check_values)
+    values: tuple[int | Symbol, ...]
     among: bool = True
     wide: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what could never match: a filter would then allow in silence."""
+        if self.argument not in range(6) or not self.values:
+            raise ValueError("a condition looks at one of six arguments and needs a value")
+        if self.mask >> (64 if self.wide else 32):
+            raise ValueError(f"mask {self.mask:#x} goes beyond 32 bits: the condition needs wide=True")
+        for value in self.values:
+            if isinstance(value, int) and value & ~self.mask:
+                raise ValueError(f"value {value:#x} has bits outside the mask {self.mask:#x}: it would never match")
 
     @classmethod
     def any_bit(cls, argument: int, bits: int) -> Condition:
@@ -190,7 +202,7 @@ def assemble(rules: Iterable[Rule], architecture: str) -> Program:
     for group, label in blocks.items():
         items += [label, *_block(group)]
     items += [allowed, Plain(bpf.RETURN, ALLOW.code)]
-    items += [missing, Plain(bpf.RETURN, deny(errno.ENOSYS).code)]
+    items += [missing, Plain(bpf.RETURN, deny(ENOSYS).code)]
     items += [foreign, Plain(bpf.RETURN, KILL.code)]
     return Program(machine, *bpf.assemble(items))
 

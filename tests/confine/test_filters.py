@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fable_exec.confine import filters
+from fable_exec.confine.landlock import RIGHTS
 from fable_exec.confine.seccomp import ALLOW, ARCHITECTURES, Action, Program, Rule, assemble, deny, disassemble, simulate
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -42,6 +43,48 @@ def test_the_programs_are_the_committed_ones(name: str, architecture: str) -> No
     if os.environ.get("FABLE_EXEC_WRITE_GOLDEN"):
         file.write_text(text)
     assert file.read_text() == text
+
+
+REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "confinement-filters.md"
+
+
+def filter_tables() -> str:
+    """The rules as the reference page shows them."""
+    lines = []
+    for title, rules in filters.SECTIONS.items():
+        lines += [f"### {title}", ""]
+        if not rules:
+            lines += ["No rule of its own.", ""]
+            continue
+        lines += ["| calls | when | answer | why |", "|---|---|---|---|"]
+        for rule in rules:
+            calls = " ".join(f"`{call}`" for call in rule.calls)
+            when = " and ".join(f"`{condition}`" for condition in rule.when) or "always"
+            lines.append(f"| {calls} | {when} | {rule.action} | {rule.why} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def landlock_table() -> str:
+    lines = ["| ABI | right | of | on a kernel without it |", "|---|---|---|---|"]
+    for right in sorted(RIGHTS, key=lambda each: each.abi):
+        note = "" if right.weaker else " (no loss of protection)"
+        lines.append(f"| {right.abi} | `{right.name}` | {right.kind} | {right.without}{note} |")
+    return "\n".join([*lines, ""])
+
+
+@pytest.mark.parametrize(
+    ("name", "table"), [("filters", filter_tables()), ("landlock", landlock_table())], ids=["filters", "landlock"]
+)
+def test_the_reference_page_shows_the_tables_as_they_are(name: str, table: str) -> None:
+    """FABLE_EXEC_WRITE_GOLDEN=1 writes them anew."""
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+    before, _, rest = REFERENCE.read_text().partition(begin)
+    shown, _, after = rest.partition(end)
+    if os.environ.get("FABLE_EXEC_WRITE_GOLDEN"):
+        REFERENCE.write_text(f"{before}{begin}\n{table}\n{end}{after}")
+        return
+    assert shown.strip() == table.strip()
 
 
 SENDING_AND_RECEIVING = (

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,16 +29,16 @@ GIT = {
 }  # fmt: skip
 
 
-def run(rules: Sequence[Rule], argv: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), "TMPDIR": str(cwd), **GIT}
+def run(rules: Sequence[Rule], argv: Sequence[str], cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), "TMPDIR": str(cwd), **GIT, **more}
     done = filtered(rules, argv, cwd=cwd, env=environment)
     assert done.returncode == 0, done.stderr
     return done
 
 
-def run_python(rules: Sequence[Rule], program: str, cwd: Path) -> str:
+def run_python(rules: Sequence[Rule], program: str, cwd: Path, **more: str) -> str:
     (cwd / "program.py").write_text(program)
-    return run(rules, [sys.executable, "-I", "program.py"], cwd).stdout.strip()
+    return run(rules, [sys.executable, "-I", "program.py"], cwd, **more).stdout.strip()
 
 
 THREADSAFE = """
@@ -134,7 +135,8 @@ if __name__ == "__main__":
     [("strict", "fork"), ("strict", "spawn"), ("strict", "forkserver"), ("plain", "fork"), ("plain", "spawn")],
 )
 def test_multiprocessing_works(mode: str, method: str, workspace: Path) -> None:
-    assert run_python(MODES[mode], POOL.format(method=method), workspace) == "42"
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # the path of a socket has room for 107 bytes
+        assert run_python(MODES[mode], POOL.format(method=method), workspace, TMPDIR=short) == "42"
 
 
 def test_the_fork_server_is_what_plain_mode_gives_up(workspace: Path) -> None:
