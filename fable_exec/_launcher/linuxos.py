@@ -26,6 +26,10 @@ if sys.platform == "linux":
         os.setresgid(group, group, group)
         os.setresuid(user, user, user)
 
+    def pipe_unblocking() -> tuple[int, int]:
+        """A close-on-exec pipe whose ends never block."""
+        return os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
     def has_children() -> bool:
         """Whether this process has a child, dead or alive (waitid(2), nothing is reaped)."""
         try:
@@ -66,4 +70,7 @@ else:
         raise _missing()
 
     def is_stopped(pid: int) -> bool:
+        raise _missing()
+
+    def pipe_unblocking() -> tuple[int, int]:
         raise _missing()

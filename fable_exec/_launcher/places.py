@@ -16,11 +16,12 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from . import kernel, wire
-from .linuxos import has_children
+from .linuxos import has_children, pipe_unblocking
 from .proctree import Member, children, list_members, members_below
 
 _SIGKILL = int(signal.SIGKILL)
 _PROOF_SECONDS = 2.0
+_BELL_BYTES = 4096
 
 
 Usage = tuple[float, float, int]
@@ -62,8 +63,8 @@ class Place(Protocol):
     def end(self) -> Report | None:
         """Kill everything, the leader included; None means the answer comes later."""
 
-    def answer(self) -> Report:
-        """The answer that made `descriptor` readable."""
+    def answer(self) -> Report | None:
+        """What made `descriptor` readable; None when it was no answer."""
 
     def reap_leader(self, pid: int) -> tuple[int, Usage] | None:
         """The exited leader's wait status and usage; None while a tracer, a member of its own tree, holds them back."""
@@ -189,10 +190,9 @@ class FreshNamespace:
 class Subreaper:
     """This process as the parent of last resort of one command at a time: empty when wait answers "no child"."""
 
-    descriptor = -1
-
     def __init__(self) -> None:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        self.descriptor = _child_bell()
         self._leader = 0
         self._leader_result: tuple[int, Usage] | None = None
 
@@ -221,8 +221,10 @@ class Subreaper:
             pause = min(0.01, pause + 0.0005)
         return Report(empty=not has_children(), members=members)
 
-    def answer(self) -> Report:
-        raise AssertionError("a subreaper answers at once")
+    def answer(self) -> None:
+        """Children died: orphans must not fill the process table while the leader still runs."""
+        os.read(self.descriptor, _BELL_BYTES)
+        self._reap()
 
     def reap_leader(self, pid: int) -> tuple[int, Usage] | None:
         result = self._leader_result or reap_exited(pid)
@@ -249,6 +251,18 @@ class Subreaper:
             # A child that asked to be traced by its parent also reports its stops here (ptrace(2), PTRACE_TRACEME).
             if pid == self._leader and not os.WIFSTOPPED(status):
                 self._leader_result = (status, usage)
+
+
+def _child_bell() -> int:
+    """A descriptor that is readable when a child has died (SIGCHLD; only for a process of our own)."""
+    reading, writing = pipe_unblocking()
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, _notice)
+    return reading
+
+
+def _notice(number: int, frame: object) -> None:
+    """Nothing: that the signal is taken note of wakes the loop."""
 
 
 def serve_slot(channel: socket.socket) -> None:
