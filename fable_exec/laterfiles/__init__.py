@@ -1,0 +1,12 @@
+"""Files inside the workspace that run later, outside of any call: found, watched, and neutralised when a command plants one.
+
+Git hooks and configuration, shell start-up files, editor tasks and agent configuration. What exists when a command starts is
+pinned read-only by the launcher where there are mounts; this room finds what to pin and deals with what appears meanwhile.
+"""
+
+from __future__ import annotations
+
+from fable_exec.laterfiles.names import Kind, LaterFile
+from fable_exec.laterfiles.sentry import Finding, Sentry
+
+__all__ = ["Finding", "Kind", "LaterFile", "Sentry"]
