@@ -205,6 +205,13 @@ def test_metadata_is_what_landlock_does_not_cover_and_the_filter_can(scene: Scen
     assert attempt(steps, attempts) == [PERM]
 
 
+def test_a_memory_file_is_executed_whatever_the_rules_say(scene: Scene) -> None:
+    """A known hole of execute rules, and no wider than what an interpreter may do; it stays under all other rules."""
+    (scene.open / "true").write_bytes(Path("/bin/true").read_bytes())
+    (scene.open / "true").chmod(0o755)
+    assert under(scene.rules(), [("execute", scene.open / "true"), ("execute_memory", scene.open / "true")]) == [ACCES, 0]
+
+
 STEP = f"""
 import json, os, sys
 sys.path.insert(0, {str(PROJECT)!r})

@@ -73,6 +73,13 @@ def device_ioctl(path):
         os.close(descriptor)
 
 
+def execute_memory(path):
+    memory = os.memfd_create("program")
+    with open(path, "rb") as program:
+        os.write(memory, program.read())
+    subprocess.run([f"/proc/self/fd/{memory}"], pass_fds=[memory], check=True)
+
+
 ATTEMPTS = {
     "read": read,
     "list": os.listdir,
@@ -89,6 +96,7 @@ ATTEMPTS = {
     "link": os.link,
     "rename": os.rename,
     "execute": lambda path: subprocess.run([path], check=True),
+    "execute_memory": execute_memory,
     "reopen": lambda path: write(f"/proc/self/fd/{os.open(path, os.O_RDONLY)}"),
     "device_ioctl": device_ioctl,
     "connect": connect,
