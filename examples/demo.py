@@ -33,6 +33,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 NOT_COPIED = shutil.ignore_patterns(
     ".git", ".venv*", "__pycache__", "*.egg-info", "build", "dist", "_build", ".*_cache", ".hypothesis"
 )
+WIDTH_IN_A_FILE = 118
 AUTHOR = ("-c", "user.name=Demo", "-c", "user.email=demo@example.org")
 SUITE = """
 import pytest
@@ -225,7 +226,10 @@ def git(*arguments: str) -> bool:
     return subprocess.run(["git", *arguments], stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
 
 
-def show(steps: list[Step], console: Console) -> bool:
+def show(steps: list[Step]) -> bool:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH_IN_A_FILE)
     table = Table(title="fable_exec at work in a clone of this repository", title_justify="left")
     for heading in ("", "step", "expected", "got"):
         table.add_column(heading, overflow="fold")
@@ -261,7 +265,7 @@ def main() -> int:
             fugitive_steps(demo)
             escape_steps(demo, secret)
         audit_steps(demo, log)
-        return 0 if show(demo.steps, Console()) else 1
+        return 0 if show(demo.steps) else 1
 
 
 if __name__ == "__main__":
