@@ -212,6 +212,42 @@ def test_a_memory_file_is_executed_whatever_the_rules_say(scene: Scene) -> None:
     assert under(scene.rules(), [("execute", scene.open / "true"), ("execute_memory", scene.open / "true")]) == [ACCES, 0]
 
 
+SLOT = f"""
+import json, os, signal, sys
+sys.path.insert(0, {str(PROJECT)!r})
+from fable_exec._launcher import kernel
+from fable_exec._launcher.confine_steps import CONFINE_STEPS
+
+ready, report = os.pipe()
+slot = kernel.clone(kernel.CLONE_NEWNS | kernel.CLONE_NEWPID)
+if slot == 0:
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
+    kernel.mount("proc", "/proc", "proc", 0)
+    os.write(report, b"x")
+    while True: signal.pause()
+os.read(ready, 1)
+namespace = os.open(f"/proc/{{slot}}/ns/mnt", os.O_RDONLY)
+kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+CONFINE_STEPS["restrict_files"](json.loads(sys.argv[1]))
+kernel.setns(namespace, kernel.CLONE_NEWNS)
+try:
+    print(len(os.listdir("/proc")) > 0)
+except OSError as error:
+    print(error.errno)
+"""
+
+
+@pytest.mark.requires_ability("own_proc")
+@pytest.mark.parametrize(("path", "answer"), [("/proc", str(ACCES)), ("/", "True")])
+def test_a_rule_for_a_mount_point_does_not_reach_what_a_slot_mounts_there(path: str, answer: str) -> None:
+    """Rules belong to the file system that was there when they were made; each slot's /proc is another one. A rule for a
+    directory above the mount point reaches it."""
+    wire = files_step(LandlockRules(read=(path,)))[1]
+    box = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    done = enter([], [*box, sys.executable, "-I", "-c", SLOT, json.dumps(wire)])
+    assert done.stdout.strip() == answer, done.stderr
+
+
 STEP = f"""
 import json, os, sys
 sys.path.insert(0, {str(PROJECT)!r})
