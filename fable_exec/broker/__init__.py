@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from fable_exec.broker.core import ExecutionBroker
 from fable_exec.broker.explain import Explanation
 from fable_exec.broker.started import StartedCommand
 
-__all__ = ["ExecutionBroker", "Explanation", "StartedCommand"]
+if TYPE_CHECKING:
+    from fable_exec.broker.asynchronous import AsyncExecutionBroker, AsyncStartedCommand
+
+__all__ = ["AsyncExecutionBroker", "AsyncStartedCommand", "ExecutionBroker", "Explanation", "StartedCommand"]
+
+
+def __getattr__(name: str) -> Any:
+    # Only hosts that use asyncio pay for it.
+    if name in ("AsyncExecutionBroker", "AsyncStartedCommand"):
+        from fable_exec.broker import asynchronous
+
+        return getattr(asynchronous, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,7 +6,6 @@ the policy's cap. The number of commands is bounded, those that have ended make 
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections.abc import Callable
@@ -27,12 +26,10 @@ from fable_exec.protocol import (
 )
 from fable_exec.runner import Output
 
-__all__ = ["MAX_KNOWN", "MAX_RUNNING", "BackgroundCommands"]
+__all__ = ["BackgroundCommands"]
 
-MAX_RUNNING = 16
-MAX_KNOWN = 32
-_INPUT_STEP_SECONDS = 0.02
-"""How long new input may wait while the command says nothing; only commands that can still be fed are looked at so often."""
+KNOWN_PER_RUNNING = 2
+"""How many are remembered for each that may run."""
 _TAKE_SECONDS = 5.0
 """How long `write_stdin` waits for a command that does not read."""
 
@@ -76,7 +73,6 @@ class _BackgroundCommand:
         self._changed = threading.Condition()
         self._unfetched = {"stdout": _Unfetched(max_bytes), "stderr": _Unfetched(max_bytes)}
         self._takes_input = takes_input
-        self._requests: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._over = False
         self._thread = threading.Thread(target=self._drain, name=f"fable_exec {name}", daemon=True)
         self._thread.start()
@@ -107,34 +103,17 @@ class _BackgroundCommand:
             )
 
     def feed(self, data: bytes, close: bool) -> WriteStdinResult:
-        """Write in the thread that drains, since the two may not be in the handle at once."""
         if not self._takes_input or self._over:
-            raise _no_more_input()
-        answers: queue.SimpleQueue[WriteStdinResult | BaseException] = queue.SimpleQueue()
-        self._requests.put(lambda: answers.put(self._fed(data, close)))
-        while not self._over:
-            try:
-                answer = answers.get(timeout=0.1)
-            except queue.Empty:
-                continue
-            if isinstance(answer, BaseException):
-                raise answer
-            return answer
-        raise _no_more_input()
+            raise Conflict("the command takes no more input", reason="input-closed")
+        taken = self.started.write_stdin(data, _TAKE_SECONDS) if data else 0
+        if close and taken == len(data):
+            self._takes_input = False
+            self.started.close_stdin()
+        return WriteStdinResult(handle=self.name, accepted_bytes=taken, open=self._takes_input)
 
     def close(self) -> None:
         self.started.cancel()
         self._thread.join()
-
-    def _fed(self, data: bytes, close: bool) -> WriteStdinResult | BaseException:
-        try:
-            taken = self.started.write_stdin(data, _TAKE_SECONDS) if data else 0
-        except FableExecError as error:
-            return error
-        if close and taken == len(data):
-            self.started.close_stdin()
-            self._takes_input = False
-        return WriteStdinResult(handle=self.name, accepted_bytes=taken, open=self._takes_input)
 
     def _drain(self) -> None:
         try:
@@ -149,24 +128,19 @@ class _BackgroundCommand:
 
     def _drain_to_the_end(self) -> None:
         while self.started.result is None:
-            event = self.started.next_event(_INPUT_STEP_SECONDS if self._takes_input else None)
+            event = self.started.next_event()
             if isinstance(event, Output):
                 with self._changed:
                     self._unfetched[event.stream].put(event.data)
                     self._changed.notify_all()
-            while not self._requests.empty():
-                self._requests.get()()
-
-
-def _no_more_input() -> Conflict:
-    return Conflict("the command takes no more input", reason="input-closed")
 
 
 class BackgroundCommands:
-    """The commands of one broker by name. Thread-safe."""
+    """The commands of one broker by name, at most `most` running at once. Thread-safe."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, most: int) -> None:
         self._max_bytes = max_bytes
+        self._most = most
         self._lock = threading.Lock()
         self._by_name: dict[str, _BackgroundCommand] = {}
         self._number = 0
@@ -232,10 +206,10 @@ class BackgroundCommands:
     def _make_room(self) -> None:
         if self._closed:
             raise BrokerGone("the broker is closed")
-        if sum(each.running for each in self._by_name.values()) >= MAX_RUNNING:
-            raise Conflict(f"{MAX_RUNNING} background commands are running; cancel one first")
+        if sum(each.running for each in self._by_name.values()) >= self._most:
+            raise Conflict(f"{self._most} background commands are running; cancel one first")
         ended = [name for name, each in self._by_name.items() if not each.running]
-        for name in ended[: max(0, len(self._by_name) - MAX_KNOWN + 1)]:
+        for name in ended[: max(0, len(self._by_name) - KNOWN_PER_RUNNING * self._most + 1)]:
             del self._by_name[name]
 
     def _find(self, name: str) -> _BackgroundCommand:

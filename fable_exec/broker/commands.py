@@ -5,7 +5,8 @@ Both brokers, blocking and asyncio, prepare and report here; between the two the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import attrs
 
@@ -121,8 +122,19 @@ class CommandWork:
         )
         return CommandResult.of(outcome, command=prepared.executed, cwd=prepared.cwd, policy_digest=self._policy.digest)
 
-    def explained(self, failure: LaunchFailed, prepared: Prepared) -> FableExecError:
-        """The launcher's failure in the words of this door: a bad cwd is about a path, a swapped file about the allow-list."""
+    @contextmanager
+    def launching(self, prepared: Prepared) -> Iterator[None]:
+        """Around whatever waits for the launcher: its failure comes out in the words of this door, and is written down."""
+        try:
+            yield
+        except LaunchFailed as failure:
+            error = self._explained(failure, prepared)
+            prepared.operation.failed(error)
+            raise error from failure
+
+    @staticmethod
+    def _explained(failure: LaunchFailed, prepared: Prepared) -> FableExecError:
+        """A bad cwd is about a path, a swapped file about the allow-list."""
         if failure.stage == "cwd":
             return fact_of(OSError(failure.errno or 0, str(failure)), prepared.cwd)
         if failure.stage == "executable":

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any
 
 from fable_exec.broker import write_lock
 from fable_exec.broker.background import BackgroundCommands
-from fable_exec.broker.commands import CommandWork, Prepared
+from fable_exec.broker.commands import CommandWork
 from fable_exec.broker.environment import base_environment
 from fable_exec.broker.explain import Explanation
 from fable_exec.broker.files import FileWork
@@ -26,7 +26,7 @@ from fable_exec.broker.started import StartedCommand
 from fable_exec.broker.write_lock import WriteLock
 from fable_exec.calls import BlockingCalls, OnEvent
 from fable_exec.decision import INTERPRETERS, UnlockScope
-from fable_exec.errors import BrokerGone, FableExecError, InvalidRequest, LaunchFailed, PathNotFound
+from fable_exec.errors import BrokerGone, FableExecError, InvalidRequest, PathNotFound
 from fable_exec.executables import resolve_executables
 from fable_exec.pathguard import Workspace
 from fable_exec.policy import BrokerPolicy
@@ -59,7 +59,7 @@ from fable_exec.protocol import (
 )
 from fable_exec.runner import Runner, WorkspaceIdentity
 
-__all__ = ["ExecutionBroker"]
+__all__ = ["ExecutionBroker", "missing_file_is_value_error"]
 
 _Act = Callable[[Any, Operation], Result]
 
@@ -92,7 +92,7 @@ class ExecutionBroker(BlockingCalls):
         environment = base_environment(policy, self._executables.path, os.environ)
         self._files = FileWork(policy, self._workspace, self._paths, gate)
         self._commands = CommandWork(policy, self._executables, environment, self._paths, gate)
-        self._background = BackgroundCommands(policy.max_output_bytes)
+        self._background = BackgroundCommands(policy.max_output_bytes, policy.limits.max_in_flight)
         self._started: set[StartedCommand] = set()
         self._closing = threading.Lock()
         self._closed = False
@@ -130,16 +130,10 @@ class ExecutionBroker(BlockingCalls):
             FableExecError: a refusal, a malformed value or a fact; nothing was done.
             BrokerGone: the broker is closed.
         """
-        operation = self.begin(request)
-        try:
+        with self.operation(request) as operation:
             if on_event is not None and isinstance(request, ExecuteCommand):
                 return self._execute_streaming(request, operation, on_event)
             return self._acts[type(request)](request, operation)
-        except BaseException as error:
-            operation.failed(error)
-            if self._closed and not isinstance(error, FableExecError) and isinstance(error, Exception):
-                raise BrokerGone("the broker was closed meanwhile") from error
-            raise
 
     def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Do what the members of a wire request say; returns the wire's `result`, raises instead of an error answer.
@@ -147,19 +141,23 @@ class ExecutionBroker(BlockingCalls):
         A file that is missing on `inspect_files` is a ValueError here too, as peers of the protocol have always known it.
         """
         typed = decode_request(request, self.policy.limits)
-        try:
+        with missing_file_is_value_error(typed):
             result = self.perform(typed)
-        except PathNotFound as error:
-            if isinstance(typed, InspectFiles):
-                raise MissingFile(str(error), reason=error.reason, path=error.path, errno=error.errno) from error
-            raise
         return encode_result(result, typed, max_answer_bytes=self.policy.limits.max_answer_bytes)
 
-    def begin(self, request: Request) -> Operation:
-        """The operation that `request` is from now on, for the audit log. Raises BrokerGone when closed."""
+    @contextmanager
+    def operation(self, request: Request) -> Iterator[Operation]:
+        """Around the work on one request: it is refused when the broker is closed, and what goes wrong is written down."""
         if self._closed:
             raise BrokerGone("the broker is closed")
-        return self._recorder.begin(request.action)
+        operation = self._recorder.begin(request.action)
+        try:
+            yield operation
+        except BaseException as error:
+            operation.failed(error)
+            if self._closed and isinstance(error, Exception) and not isinstance(error, FableExecError):
+                raise BrokerGone("the broker was closed meanwhile") from error
+            raise
 
     # Lock
 
@@ -206,15 +204,11 @@ class ExecutionBroker(BlockingCalls):
 
     def begin_command(self, request: ExecuteCommand | StartCommand) -> StartedCommand:
         """Check and start a command; the caller follows and closes it, and `close` of the broker ends it too."""
-        operation = self.begin(request)
-        try:
+        with self.operation(request) as operation:
             return self._started_for(request, operation)
-        except BaseException as error:
-            operation.failed(error)
-            raise
 
     def _started_for(self, request: ExecuteCommand | StartCommand, operation: Operation) -> StartedCommand:
-        prepared = self.prepare(request, operation)
+        prepared = self._commands.prepare(request, operation)
         started = StartedCommand(self._runner.start(prepared.command), prepared, self._commands, self._started.discard)
         self._started.add(started)
         if self._closed:  # meanwhile; `close` may have looked before it was noted
@@ -222,19 +216,18 @@ class ExecutionBroker(BlockingCalls):
             raise BrokerGone("the broker is closed")
         return started
 
-    def prepare(self, request: ExecuteCommand | StartCommand, operation: Operation) -> Prepared:
-        """Everything that can refuse a command before it is started."""
-        return self._commands.prepare(request, operation)
+    @property
+    def command_parts(self) -> tuple[CommandWork, Runner]:
+        """What the asyncio twin drives by itself: the rules for commands, and the runner."""
+        return self._commands, self._runner
 
     def _start(self, request: StartCommand) -> StartedCommand:
         return self.begin_command(request)
 
     def _execute(self, request: ExecuteCommand, operation: Operation) -> CommandResult:
         prepared = self._commands.prepare(request, operation)
-        try:
+        with self._commands.launching(prepared):
             outcome = self._runner.run(prepared.command)
-        except LaunchFailed as failure:
-            raise self._commands.explained(failure, prepared) from failure
         return self._commands.report(prepared, outcome)
 
     def _execute_streaming(self, request: ExecuteCommand, operation: Operation, on_event: OnEvent) -> CommandResult:
@@ -341,3 +334,14 @@ class ExecutionBroker(BlockingCalls):
 
 class MissingFile(PathNotFound, ValueError):
     """A missing file where peers of the protocol expect a ValueError."""
+
+
+@contextmanager
+def missing_file_is_value_error(request: Request) -> Iterator[None]:
+    """Around the work on a wire request: let a file that is missing on `inspect_files` be what peers have always known."""
+    try:
+        yield
+    except PathNotFound as error:
+        if not isinstance(request, InspectFiles):
+            raise
+        raise MissingFile(str(error), reason=error.reason, path=error.path, errno=error.errno) from error

@@ -69,6 +69,11 @@ class Operation:
         self._decided = False
         self._over = False
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether lines are written about it, which may take a moment."""
+        return self._recorder.active
+
     def decided(self, decision: Decision, facts: Mapping[str, Any]) -> None:
         """Write the decision down, and raise its refusal if it is one."""
         self._decided = True

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from fable_exec.broker.commands import CommandWork, Prepared
 from fable_exec.calls.building import as_bytes
-from fable_exec.errors import Conflict, FableExecError, LaunchFailed
+from fable_exec.errors import Conflict, FableExecError
 from fable_exec.outcome import Outcome
 from fable_exec.protocol import CommandResult, Event, Exited, Output, Started
 from fable_exec.runner import Exited as RunnerExited
@@ -32,7 +33,7 @@ def output_event(output: RunnerOutput, sequence: int) -> Output:
 
 
 class StartedCommand:
-    """See fable_exec.calls.CommandHandle. `on_end` is called once, when the command is over and everything is released."""
+    """See fable_exec.calls.CommandHandle. `on_end` is called when the command is over and everything is released."""
 
     def __init__(
         self, running: RunningCommand, prepared: Prepared, work: CommandWork, on_end: Callable[[StartedCommand], None]
@@ -81,10 +82,8 @@ class StartedCommand:
 
     def next_event(self, timeout_seconds: float | None = None) -> RunnerOutput | RunnerExited | None:
         """The runner's next event; None after the last one, or when none came in time."""
-        try:
+        with self._launching():
             event = self._running.next_event(timeout_seconds)
-        except LaunchFailed as failure:
-            raise self._failed(failure) from failure
         if isinstance(event, RunnerExited):
             self._finish(event.outcome)
         return event
@@ -113,10 +112,8 @@ class StartedCommand:
 
     def wait(self, timeout_seconds: float | None = None) -> CommandResult | None:
         """The result, with all of the output; None when the command did not end in that time. Drops events not taken."""
-        try:
+        with self._launching():
             outcome = self._running.wait(timeout_seconds)
-        except LaunchFailed as failure:
-            raise self._failed(failure) from failure
         return None if outcome is None else self._finish(outcome)
 
     def close(self) -> None:
@@ -151,13 +148,14 @@ class StartedCommand:
                 self._end()
             return self._result
 
-    def _failed(self, failure: LaunchFailed) -> FableExecError:
-        error = self._work.explained(failure, self._prepared)
-        with self._lock:
-            if not self._ended:
-                self._prepared.operation.failed(error)
-                self._end()
-        return error
+    @contextmanager
+    def _launching(self) -> Iterator[None]:
+        try:
+            with self._work.launching(self._prepared):
+                yield
+        except FableExecError:
+            self._end()
+            raise
 
     def _end(self) -> None:
         self._ended = True

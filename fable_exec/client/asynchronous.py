@@ -1,0 +1,248 @@
+"""A broker in a process of its own, for asyncio: the loop watches the pipes, and cancelling a task ends its command first."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from types import TracebackType
+
+from fable_exec.calls import AsyncCalls, OnEvent
+from fable_exec.calls.building import expect
+from fable_exec.client import admin_line
+from fable_exec.client.child import Child, start_child
+from fable_exec.client.conversation import Conversation, Pending
+from fable_exec.client.started import AsyncStartedCommand
+from fable_exec.errors import BrokerGone
+from fable_exec.policy import BrokerPolicy
+from fable_exec.protocol import Cancel, ExecuteCommand, Probe, Request, Result, StartCommand, StartResult
+
+__all__ = ["AsyncBrokerClient"]
+
+_READ_BYTES = 1 << 16
+_GIVE_UP_SECONDS = 1.0
+"""How long a cancelled caller waits for the proof that its command was ended."""
+
+
+class AsyncBrokerClient(AsyncCalls):
+    """The asyncio twin of BrokerClient, for one loop. The broker is started by `async with`, or by the first call.
+
+    Args:
+        python: the interpreter of the child; None is this one.
+    """
+
+    def __init__(self, policy: BrokerPolicy, *, python: str | None = None) -> None:
+        self.policy = policy
+        self._python = python
+        self._link: _Link | None = None
+        self._starting = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the broker, None before it was started."""
+        return None if self._link is None else self._link.child.process.pid
+
+    async def start(self) -> None:
+        """Start the broker if it was not, and wait until it answers.
+
+        Raises:
+            PolicyError: the broker refuses its policy on this host.
+            LaunchFailed, BrokerGone: it could not be started.
+        """
+        async with self._starting:
+            if self._closed:
+                raise BrokerGone("the broker is closed")
+            if self._link is None:
+                link = _Link(await self._started_child(), self.policy)
+                await self._greet(link)
+                self._link = link
+
+    async def perform(self, request: Request, on_event: OnEvent | None = None) -> Result:
+        """Have `request` done; `on_event` gets the events of an ExecuteCommand. See BrokerClient.perform."""
+        if self._link is None:
+            await self.start()
+        assert self._link is not None
+        return await self._link.perform(request, on_event)
+
+    async def unlock_writes(
+        self, token: str, *, expires_in_seconds: float | None = None, paths: Iterable[str] | None = None
+    ) -> None:
+        """Unlock workspace writes over the channel that only this process has; see ExecutionBroker.unlock_writes."""
+        await self._command(admin_line.unlock_line(token, expires_in_seconds, paths))
+
+    async def lock_writes(self) -> None:
+        """Lock workspace writes again."""
+        await self._command(admin_line.lock_line())
+
+    async def close(self) -> None:
+        """End the broker and all that it runs, some seconds at most, and release everything. Idempotent."""
+        async with self._starting:
+            self._closed = True
+            if self._link is not None:
+                await self._link.close()
+
+    async def __aenter__(self) -> AsyncBrokerClient:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def _start(self, request: StartCommand) -> AsyncStartedCommand:
+        return AsyncStartedCommand(self, expect(await self.perform(request), StartResult))
+
+    async def _command(self, line: bytes) -> None:
+        if self._link is None:
+            await self.start()
+        assert self._link is not None
+        admin_line.check_answer(await self._link.command(line))
+
+    async def _started_child(self) -> Child:
+        starting = asyncio.ensure_future(asyncio.to_thread(start_child, self.policy, self._python))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.wait({starting})  # it cannot be stopped; what it started must not be left behind
+            if starting.exception() is None:
+                await asyncio.to_thread(starting.result().discard)
+            raise
+
+    @staticmethod
+    async def _greet(link: _Link) -> None:
+        try:
+            await link.perform(Probe(), None)
+        except BrokerGone as gone:
+            reason = await asyncio.to_thread(link.child.last_words)
+            await link.close()
+            raise reason from gone
+        except BaseException:
+            await link.close()
+            raise
+
+
+class _Link:
+    """One running child on one loop."""
+
+    def __init__(self, child: Child, policy: BrokerPolicy) -> None:
+        self.child = child
+        self._loop = asyncio.get_running_loop()
+        self._conversation = Conversation(policy.limits)
+        self._unsent = bytearray()
+        self._commanding = asyncio.Lock()
+        self._closed = False
+        os.set_blocking(child.requests, False)
+        os.set_blocking(child.answers, False)
+        child.admin.setblocking(False)
+        self._loop.add_reader(child.answers, self._read)
+
+    async def perform(self, request: Request, on_event: OnEvent | None) -> Result:
+        arrived = asyncio.Event()
+        pending, line = self._conversation.ask(request, arrived.set)
+        try:
+            self._send(line)
+            await self._follow(pending, arrived, on_event)
+        except BaseException:
+            await self._abandon(pending, arrived)
+            raise
+        return pending.result()
+
+    async def command(self, line: bytes) -> bytes:
+        """The admin's answer to `line`; what came when the channel ended or the time was over."""
+        answer = b""
+        async with self._commanding:
+            if self._closed:
+                raise BrokerGone("the broker is closed")
+            try:
+                async with asyncio.timeout(admin_line.ANSWER_SECONDS):
+                    await self._loop.sock_sendall(self.child.admin, line)
+                    while not answer.endswith(b"\n") and (piece := await self._loop.sock_recv(self.child.admin, _READ_BYTES)):
+                        answer += piece
+            except OSError as error:  # TimeoutError is one
+                raise BrokerGone(f"the broker cannot be commanded: {error or 'no answer in time'}") from error
+        return answer
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.remove_writer(self.child.requests)
+        self.child.end_requests()
+        ending = asyncio.ensure_future(asyncio.to_thread(self.child.wait))
+        try:
+            await asyncio.shield(ending)
+        finally:
+            if not ending.done():  # cancelled meanwhile: nothing may be left all the same
+                self.child.process.kill()
+                await asyncio.wait({ending})
+            self._loop.remove_reader(self.child.answers)
+            self._conversation.lose(BrokerGone("the broker is closed"))
+            self.child.close()
+
+    # Receiving
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self.child.answers, _READ_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            self._loop.remove_reader(self.child.answers)
+        self._conversation.receive(data)
+
+    async def _follow(self, pending: Pending, arrived: asyncio.Event, on_event: OnEvent | None) -> None:
+        while True:
+            while pending.events:
+                event = pending.events.popleft()
+                if on_event is not None:
+                    on_event(event)
+            if pending.done:
+                return
+            arrived.clear()
+            await arrived.wait()
+
+    async def _abandon(self, pending: Pending, arrived: asyncio.Event) -> None:
+        """The caller was cancelled: have its command ended, and wait a moment for the answer that says so."""
+        if isinstance(pending.request, ExecuteCommand) and not pending.done and not self._closed:
+            cancel, line = self._conversation.ask(Cancel(target=pending.id), _nobody)
+            self._conversation.forget(cancel)
+            self._send(line)
+            ending = asyncio.ensure_future(self._follow(pending, arrived, None))
+            give_up_at = self._loop.time() + _GIVE_UP_SECONDS
+            while not ending.done() and self._loop.time() < give_up_at:
+                try:
+                    await asyncio.wait({ending}, timeout=give_up_at - self._loop.time())
+                except asyncio.CancelledError:
+                    continue  # it is being cancelled already
+            ending.cancel()
+        self._conversation.forget(pending)
+
+    # Sending
+
+    def _send(self, line: bytes) -> None:
+        """Write now what the broker takes, the rest as soon as it does. A line once begun is always finished."""
+        if self._closed:
+            raise BrokerGone("the broker is closed")
+        idle = not self._unsent
+        self._unsent += line
+        if idle:
+            self._write()
+            if self._unsent:
+                self._loop.add_writer(self.child.requests, self._write)
+
+    def _write(self) -> None:
+        try:
+            written = os.write(self.child.requests, self._unsent)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._unsent.clear()
+            self._conversation.lose(BrokerGone("the broker ended"))
+        else:
+            del self._unsent[:written]
+        if not self._unsent:
+            self._loop.remove_writer(self.child.requests)
+
+
+def _nobody() -> None:
+    """Nobody waits for this answer."""

@@ -1,0 +1,133 @@
+"""The broker as a child process: how it is started, told its policy, and ended.
+
+It gets a pipe for requests, a pipe for answers, and a socket for the admin, whose other end only this process has. The policy
+travels by a descriptor, so that no other process sees it in a command line. It leads a session of its own: a Ctrl-C on the
+terminal is for the host.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO
+
+import attrs
+
+from fable_exec.errors import BrokerGone, FableExecError, LaunchFailed, PolicyError
+from fable_exec.policy import BrokerPolicy, dump_json
+
+__all__ = ["END_SECONDS", "Child", "start_child"]
+
+END_SECONDS = 3.0
+"""How long a broker that is told to end may take before it is killed; it allows itself two."""
+_BAD_POLICY = 2
+_MAX_COMPLAINT_BYTES = 4096
+_OWN_SETTINGS = ("FABLE_EXEC_", "FABLE_BROKER_")
+
+
+@attrs.define
+class Child:
+    """The process and our ends of its channels. Whoever has it closes it, once, with nobody reading or writing any more."""
+
+    process: subprocess.Popen[bytes]
+    requests: int
+    answers: int
+    admin: socket.socket
+    complaints: IO[bytes]
+    _requests_open: bool = True
+
+    def end_requests(self) -> None:
+        """Let the broker see the end of its input: it finishes or ends what runs, and exits."""
+        if self._requests_open:
+            self._requests_open = False
+            os.close(self.requests)
+
+    def wait(self) -> None:
+        """Wait for the exit, END_SECONDS at most; then kill it, and with it everything it runs."""
+        try:
+            self.process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def close(self) -> None:
+        """Release every descriptor."""
+        self.end_requests()
+        os.close(self.answers)
+        self.admin.close()
+        self.complaints.close()
+
+    def discard(self) -> None:
+        """End it and release everything."""
+        self.end_requests()
+        self.wait()
+        self.close()
+
+    def last_words(self) -> FableExecError:
+        """Why a broker that ends by itself does so; waits for its end."""
+        self.end_requests()
+        self.wait()
+        self.complaints.seek(0)
+        text = self.complaints.read(_MAX_COMPLAINT_BYTES).decode("utf-8", "replace").strip()
+        if self.process.returncode == _BAD_POLICY:
+            return PolicyError(text or "the broker refused its policy")
+        told = f": {text}" if text else ""
+        return BrokerGone(f"the broker ended with status {self.process.returncode}{told}")
+
+
+def start_child(policy: BrokerPolicy, python: str | None = None) -> Child:
+    """Start `python -m fable_exec.server` with `policy`.
+
+    Raises:
+        LaunchFailed: the interpreter could not be started.
+    """
+    with ExitStack() as ours, ExitStack() as theirs:
+        ours_admin, its_admin = socket.socketpair()
+        ours.callback(ours_admin.close)
+        theirs.callback(its_admin.close)
+        document = theirs.enter_context(tempfile.TemporaryFile())
+        document.write(dump_json(policy).encode())
+        document.seek(0)
+        complaints = ours.enter_context(tempfile.TemporaryFile())
+        its_requests, our_requests = _pipe(theirs, ours)
+        our_answers, its_answers = _pipe(ours, theirs)
+        program = python or sys.executable
+        argv = [program, "-P", "-m", "fable_exec.server"]
+        argv += [f"--policy-fd={document.fileno()}", f"--admin-fd={its_admin.fileno()}"]
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=its_requests,
+                stdout=its_answers,
+                stderr=complaints,
+                pass_fds=(document.fileno(), its_admin.fileno()),
+                env=_environment(),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise LaunchFailed.at("server", error.errno or 0, program) from error
+        ours.pop_all()
+    return Child(process, our_requests, our_answers, ours_admin, complaints)
+
+
+def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
+    """A pipe whose ends are closed by the two stacks."""
+    read, write = os.pipe()
+    reader.callback(os.close, read)
+    writer.callback(os.close, write)
+    return read, write
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without settings that would change the policy, and with a way to find this very package."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_OWN_SETTINGS)}
+    home = str(Path(__file__).parents[2])
+    if home not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (home, environment.get("PYTHONPATH"))))
+    return environment

@@ -1,0 +1,172 @@
+"""A command started through a client: the broker drains it, the handle asks for what came.
+
+Pieces of the two streams that came between two answers lose their order among each other, never within a stream.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+
+from fable_exec.calls import AsyncCalls, BlockingCalls
+from fable_exec.calls.building import as_bytes
+from fable_exec.errors import FableExecError
+from fable_exec.protocol import CommandResult, Event, Exited, Output, ReadCommandResult, Started, StartResult
+
+__all__ = ["AsyncStartedCommand", "StartedCommand"]
+
+_LOOK_SECONDS = 20.0
+"""How long one question waits for something to come."""
+
+
+class _Numbers:
+    """Turns answers into events with their numbers, and remembers the result."""
+
+    def __init__(self, started: StartResult) -> None:
+        self.started = started
+        self.result: CommandResult | None = None
+        self._sequence = 0
+
+    def first(self) -> Started:
+        return Started(sequence=0)
+
+    def take(self, piece: ReadCommandResult) -> Iterator[Event]:
+        if piece.stdout_data:
+            yield Output(sequence=self._next(), stream="stdout", data=piece.stdout_data)
+        if piece.stderr_data:
+            yield Output(sequence=self._next(), stream="stderr", data=piece.stderr_data)
+        if piece.result is not None:
+            self.result = result = piece.result
+            yield Exited(sequence=self._next(), outcome=result.outcome, exit_code=result.exit_code, signal=result.signal)
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+
+class StartedCommand:
+    """See fable_exec.calls.CommandHandle."""
+
+    def __init__(self, broker: BlockingCalls, started: StartResult) -> None:
+        self._broker = broker
+        self._name = started.handle
+        self._numbers = _Numbers(started)
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What was executed: the resolved executable and the arguments."""
+        return self._numbers.started.command
+
+    def events(self) -> Iterator[Event]:
+        """`Started`, every piece of output as it comes, and `Exited`. One thread at a time; events that were taken are gone."""
+        yield self._numbers.first()
+        while self._numbers.result is None:
+            yield from self._numbers.take(self._broker.read_command(self._name, _LOOK_SECONDS))
+
+    def write_stdin(self, data: str | bytes) -> int:
+        """Send input, waiting for the command to read it; returns the number of bytes it took."""
+        rest = as_bytes(data, "data")
+        size = len(rest)
+        while rest:
+            rest = rest[self._broker.write_stdin(self._name, rest).accepted_bytes :]
+        return size
+
+    def close_stdin(self) -> None:
+        """Let the command see the end of its input."""
+        self._broker.write_stdin(self._name, close=True)
+
+    def cancel(self) -> None:
+        """End the whole tree; the outcome is `cancelled` unless the command had ended by itself. From any thread."""
+        self._broker.cancel_command(self._name)
+
+    def wait(self, timeout_seconds: float | None = None) -> CommandResult | None:
+        """The result, with all of the output; None when the command did not end in that time. Drops events not taken."""
+        give_up_at = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while self._numbers.result is None:
+            left = max(0.0, give_up_at - time.monotonic())
+            for _ in self._numbers.take(self._broker.read_command(self._name, min(_LOOK_SECONDS, left))):
+                pass
+            if time.monotonic() >= give_up_at:
+                break
+        return self._numbers.result
+
+    def close(self) -> None:
+        """End the command if it still runs. Idempotent."""
+        try:
+            if self._numbers.result is None:
+                self.cancel()
+                self.wait()
+        except FableExecError:
+            pass  # it never ran, or the broker that ran it is gone
+
+    def __enter__(self) -> StartedCommand:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class AsyncStartedCommand:
+    """See fable_exec.calls.AsyncCommandHandle."""
+
+    def __init__(self, broker: AsyncCalls, started: StartResult) -> None:
+        self._broker = broker
+        self._name = started.handle
+        self._numbers = _Numbers(started)
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What was executed: the resolved executable and the arguments."""
+        return self._numbers.started.command
+
+    async def events(self) -> AsyncIterator[Event]:
+        """`Started`, every piece of output as it comes, and `Exited`. Events that were taken are gone."""
+        yield self._numbers.first()
+        while self._numbers.result is None:
+            for event in self._numbers.take(await self._broker.read_command(self._name, _LOOK_SECONDS)):
+                yield event
+
+    async def write_stdin(self, data: str | bytes) -> int:
+        """Send input, waiting for the command to read it; returns the number of bytes it took."""
+        rest = as_bytes(data, "data")
+        size = len(rest)
+        while rest:
+            rest = rest[(await self._broker.write_stdin(self._name, rest)).accepted_bytes :]
+        return size
+
+    async def close_stdin(self) -> None:
+        """Let the command see the end of its input."""
+        await self._broker.write_stdin(self._name, close=True)
+
+    async def cancel(self) -> None:
+        """End the whole tree; the outcome is `cancelled` unless the command had ended by itself."""
+        await self._broker.cancel_command(self._name)
+
+    async def wait(self) -> CommandResult:
+        """The result, with all of the output. Drops events not taken. Cancelling the waiting task ends the command first."""
+        try:
+            while self._numbers.result is None:
+                for _ in self._numbers.take(await self._broker.read_command(self._name, _LOOK_SECONDS)):
+                    pass
+        except BaseException:
+            await self.close()
+            raise
+        return self._numbers.result
+
+    async def close(self) -> None:
+        """End the command if it still runs. Idempotent."""
+        try:
+            if self._numbers.result is None:
+                await self.cancel()
+                for _ in self._numbers.take(await self._broker.read_command(self._name, _LOOK_SECONDS)):
+                    pass
+        except FableExecError:
+            pass  # it never ran, or the broker that ran it is gone
+
+    async def __aenter__(self) -> AsyncStartedCommand:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
