@@ -11,7 +11,6 @@ import errno
 import hashlib
 import os
 import re
-import secrets
 import stat as stat_bits
 from collections.abc import Callable
 
@@ -36,7 +35,7 @@ _TEMPORARY_NAME = re.compile(r"\.fable-tmp-[0-9a-f]{16}\Z")
 
 def temporary_name() -> str:
     """A fresh name, 27 bytes, not to be guessed; O_EXCL holds even if it were."""
-    return f".fable-tmp-{secrets.token_hex(8)}"
+    return f".fable-tmp-{os.urandom(8).hex()}"
 
 
 def is_temporary_name(name: str) -> bool:

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat as stat_bits
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from types import TracebackType
 
-from fable_exec import _sys
 from fable_exec.pathguard import contents, making, moving, replacing, trees
 from fable_exec.pathguard.contents import Data
-from fable_exec.pathguard.directories import CheckedDirectory, Directory, HeldDirectory
+from fable_exec.pathguard.directories import CheckedDirectory, HeldDirectory
 from fable_exec.pathguard.facts import fact, translated
 from fable_exec.pathguard.lexical import WorkspacePath
 from fable_exec.pathguard.protection import protected_forms
 from fable_exec.pathguard.reasons import denied
-from fable_exec.pathguard.resolvers import Resolver, choose_resolver
+from fable_exec.pathguard.roots import Root
 from fable_exec.pathguard.trees import TreeWalk
 from fable_exec.pathguard.trust import Trust, refuse_untrusted
 from fable_exec.pathguard.values import Appended, Entry, FileContent, FileKind, Listing, Written
@@ -39,15 +36,8 @@ class Workspace:
     `reason` and `path`; Conflict when a condition of the caller does not hold. After a failed write the old content is whole.
     """
 
-    def __init__(self, root: Directory, resolver: Resolver, path: str) -> None:
+    def __init__(self, root: Root) -> None:
         self._root = root
-        self._resolver = resolver
-        self._path = path
-        status = root.status()
-        self._identity = (status.st_dev, status.st_ino)
-        self._lock = threading.Lock()
-        self._users = 0
-        self._closed = False
         self._fresh_name: Callable[[], str] = replacing.temporary_name
 
     @classmethod
@@ -62,25 +52,11 @@ class Workspace:
             PathError: it does not exist, is no directory, or may not be read.
             ConfinementUnavailable: the resolver, or `no_xdev` with it, cannot be had here.
         """
-        text = os.fspath(path)
-        with translated(text):
-            root = _pin(text, no_xdev, checked=resolver == "checked" or not _sys.HAS_DIRECTORY_HANDLES)
-        try:
-            held_path = (_sys.path_of(root.fd) if isinstance(root, HeldDirectory) else None) or os.path.abspath(text)
-            return cls(root, choose_resolver(resolver, root, no_xdev=no_xdev), held_path)
-        except BaseException:
-            root.close()
-            raise
+        return cls(Root(os.fspath(path), resolver, no_xdev=no_xdev))
 
     def close(self) -> None:
         """Release the directory; operations that other threads are in finish first. More than once is harmless."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            idle = self._users == 0
-        if idle:
-            self._root.close()
+        self._root.close()
 
     def __enter__(self) -> Workspace:
         return self
@@ -89,43 +65,45 @@ class Workspace:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Workspace {self._path!r} by {self._resolver.name}{' closed' if self._closed else ''}>"
+        return f"<Workspace {self.path!r} by {self.resolver}{' closed' if self._root.closed else ''}>"
 
     @property
     def fd(self) -> int:
         """The descriptor of the directory, owned by this object; dup it to keep it."""
-        if self._closed or not isinstance(self._root, HeldDirectory):
-            raise ValueError("the workspace is closed" if self._closed else "the workspace has no descriptor on this system")
-        return self._root.fd
+        if self._root.closed:
+            raise ValueError("the workspace is closed")
+        if not isinstance(self._root.directory, HeldDirectory):
+            raise ValueError("the workspace has no descriptor on this system")
+        return self._root.directory.fd
 
     @property
     def path(self) -> str:
         """Where the directory was when it was opened, links resolved: for messages, not for opening."""
-        return self._path
+        return self._root.path
 
     @property
     def identity(self) -> tuple[int, int]:
         """(st_dev, st_ino) of the directory."""
-        return self._identity
+        return self._root.identity
 
     @property
     def resolver(self) -> str:
         """Which resolver is at work: "openat2", "walk" or "checked"."""
-        return self._resolver.name
+        return self._root.resolver.name
 
     @property
     def reduced(self) -> bool:
         """Whether paths are only checked before use, which a racing writer can beat (no directory handles here)."""
-        return isinstance(self._root, CheckedDirectory)
+        return isinstance(self._root.directory, CheckedDirectory)
 
     # Looking
 
     def stat(self, path: WorkspacePath) -> Entry:
         """What the name stands for; a link is described itself and never followed."""
         if path.is_root:
-            with self._leased(path) as root:
+            with self._root.lent(path) as root:
                 return Entry.of(".", root.status())
-        with self._parent_of(path) as parent:
+        with self._root.parent_of(path) as parent:
             entry = Entry.of(path.name, parent.look(path.name))
         if path.directory_required and entry.kind is not FileKind.DIRECTORY:
             raise denied("symlink", str(path)) if entry.kind is FileKind.SYMLINK else fact("not-a-directory", str(path))
@@ -133,7 +111,7 @@ class Workspace:
 
     def list(self, path: WorkspacePath = ROOT, limit: int = 10_000) -> Listing:
         """The entries of a directory, at most `limit`."""
-        with self._directory_at(path) as directory:
+        with self._root.directory_at(path) as directory:
             return trees.list_directory(directory, limit)
 
     def iterate(
@@ -150,14 +128,14 @@ class Workspace:
     def read_link(self, path: WorkspacePath) -> str:
         """The text of a symbolic link, which is only text: nothing says that it leads anywhere."""
         self._refuse_root(path, "invalid")
-        with self._parent_of(path) as parent:
+        with self._root.parent_of(path) as parent:
             return parent.read_link(path.name)
 
     # Opening and reading
 
     def open_directory(self, path: WorkspacePath = ROOT) -> int:
         """A new descriptor (O_RDONLY, O_DIRECTORY) of the directory; the caller closes it."""
-        with self._directory_at(path) as directory:
+        with self._root.directory_at(path) as directory:
             if not isinstance(directory, HeldDirectory):
                 raise fact("io", str(path))
             return directory.reopen()
@@ -166,7 +144,7 @@ class Workspace:
         """A new descriptor for reading a regular file; the caller closes it. See `read` for `trust`."""
         self._refuse_root(path, "is-directory")
         text = str(path)
-        with self._parent_of(path) as parent:
+        with self._root.parent_of(path) as parent:
             fd, status = contents.open_regular(parent, path.name, os.O_RDONLY, text, directory_required=path.directory_required)
             try:
                 refuse_untrusted(status, text, trust)
@@ -182,7 +160,7 @@ class Workspace:
             trust: "regular", or "private": one link only, and nobody else can write it.
         """
         self._refuse_root(path, "is-directory")
-        with self._parent_of(path) as parent:
+        with self._root.parent_of(path) as parent:
             return contents.read(
                 parent, path.name, str(path), max_bytes=max_bytes, trust=trust, directory_required=path.directory_required
             )
@@ -211,7 +189,7 @@ class Workspace:
         """
         self._refuse_creation(path)
         make = make_parents and expected_sha256 is None
-        with self._parent_to_write(path, make) as parent:
+        with self._root.parent_to_write(path, make) as parent:
             return replacing.write_replace(
                 parent, path.name, data, str(path),
                 expected_sha256=expected_sha256, new_mode=new_mode, fresh_name=self._fresh_name,
@@ -224,27 +202,27 @@ class Workspace:
         if path.is_root:
             raise fact("exists", str(path))
         self._refuse_creation(path)
-        with self._parent_to_write(path, make_parents) as parent:
+        with self._root.parent_to_write(path, make_parents) as parent:
             return replacing.create_exclusive(parent, path.name, data, str(path), new_mode=new_mode, fresh_name=self._fresh_name)
 
     def write_inplace(self, path: WorkspacePath, data: Data, *, create: bool = False) -> Written:
         """Overwrite the file itself, not atomically; a file with several links is refused. For what must keep its inode."""
         self._refuse_change(path, create)
-        with self._parent_of(path) as parent:
+        with self._root.parent_of(path) as parent:
             return contents.write_inplace(parent, path.name, data, str(path), create=create)
 
     def append(self, path: WorkspacePath, data: Data, *, create: bool = False) -> Appended:
         """Add `data` to the end of the file; a file with several links is refused."""
         self._refuse_change(path, create)
-        with self._parent_of(path) as parent:
+        with self._root.parent_of(path) as parent:
             return contents.append(parent, path.name, data, str(path), create=create)
 
     # Names
 
     def make_directories(self, path: WorkspacePath, mode: int = making.NEW_DIRECTORY_MODE) -> int:
         """Make the directory and what is missing above it; return how many were made (0: it was there)."""
-        with self._leased(path) as root:
-            directory, made = making.make_directories(self._resolver, root, path.components, str(path), mode)
+        with self._root.lent(path) as root:
+            directory, made = making.make_directories(self._root.resolver, root, path.components, str(path), mode)
             if directory is not root:
                 directory.close()
             return len(made)
@@ -252,13 +230,13 @@ class Workspace:
     def remove(self, path: WorkspacePath) -> None:
         """Remove a file, or a link itself; a directory is PathIsDirectory."""
         self._refuse_root(path, "is-directory")
-        with self._parent_of(path) as parent:
+        with self._root.parent_of(path) as parent:
             moving.remove(parent, path.name, str(path), directory_required=path.directory_required)
 
     def remove_directory(self, path: WorkspacePath) -> None:
         """Remove an empty directory."""
         self._refuse_root(path, "is-directory")
-        with self._parent_of(path) as parent:
+        with self._root.parent_of(path) as parent:
             moving.remove_directory(parent, path.name, str(path))
 
     def remove_tree(self, path: WorkspacePath, *, protected: Iterable[str] = ()) -> int:
@@ -270,8 +248,8 @@ class Workspace:
         self._refuse_root(path, "is-directory")
         if forms := protected_forms(protected):
             trees.refuse_protected(self.iterate(path, max_entries=sys.maxsize, max_depth=sys.maxsize), forms)
-        with self._parent_of(path) as parent:
-            return trees.remove_tree(self._resolver, parent, path.name, str(path))
+        with self._root.parent_of(path) as parent:
+            return trees.remove_tree(self._root.resolver, parent, path.name, str(path))
 
     def rename(self, source: WorkspacePath, target: WorkspacePath, *, replace: bool = False) -> None:
         """Move a name within the workspace. Without `replace` a taken target is PathExists, decided by the kernel.
@@ -282,7 +260,7 @@ class Workspace:
         self._refuse_root(target, "invalid")
         if (fault := target.creation_fault()) is not None:
             raise denied(fault, str(target))
-        with self._parent_of(source) as old_parent, self._parent_of(target) as new_parent, translated(str(target)):
+        with self._root.parent_of(source) as old_parent, self._root.parent_of(target) as new_parent, translated(str(target)):
             with translated(str(source)):
                 moving.refuse_bad_move(
                     old_parent, source.name, str(source), new_parent, target.name, str(target),
@@ -298,65 +276,11 @@ class Workspace:
         removed = 0
         for found in self.iterate(max_entries=max_entries):
             if replacing.is_temporary_name(found.path.name) and found.entry.kind is FileKind.FILE:
-                with contextlib.suppress(OSError), self._parent_of(found.path) as parent:
+                with contextlib.suppress(OSError), self._root.parent_of(found.path) as parent:
                     removed += replacing.remove_leftover(parent, found.path.name)
         return removed
 
-    # What the operations stand on
-
-    @contextlib.contextmanager
-    def _leased(self, path: WorkspacePath) -> Iterator[Directory]:
-        """The root, which cannot be closed meanwhile: a closed number could already name another file."""
-        with self._lock:
-            if self._closed:
-                raise ValueError("the workspace is closed")
-            self._users += 1
-        try:
-            with translated(str(path)):
-                yield self._root
-        finally:
-            with self._lock:
-                self._users -= 1
-                last = self._closed and self._users == 0
-            if last:
-                self._root.close()
-
-    @contextlib.contextmanager
-    def _directory_at(self, path: WorkspacePath, names: tuple[str, ...] | None = None) -> Iterator[Directory]:
-        with self._leased(path) as root:
-            wanted = path.components if names is None else names
-            directory = self._resolver.directory(root, wanted, str(path))
-            try:
-                yield directory
-            finally:
-                if directory is not root:
-                    directory.close()
-
-    def _parent_of(self, path: WorkspacePath) -> contextlib.AbstractContextManager[Directory]:
-        return self._directory_at(path, path.components[:-1])
-
-    @contextlib.contextmanager
-    def _parent_to_write(self, path: WorkspacePath, make_parents: bool) -> Iterator[Directory]:
-        """The parent, made if it is missing and wanted; what was made goes again when the body fails."""
-        names = path.components[:-1]
-        with self._leased(path) as root:
-            made: tuple[int, ...] = ()
-            try:
-                parent = self._resolver.directory(root, names, str(path))
-            except FileNotFoundError:
-                if not make_parents:
-                    raise
-                parent, made = making.make_directories(
-                    self._resolver, root, names, str(path), making.NEW_DIRECTORY_MODE, durable=True
-                )
-            try:
-                yield parent
-            except BaseException:
-                making.unmake_directories(self._resolver, root, names, made, str(path))
-                raise
-            finally:
-                if parent is not root:
-                    parent.close()
+    # Checks before the first system call
 
     @staticmethod
     def _refuse_root(path: WorkspacePath, reason: str) -> None:
@@ -376,13 +300,3 @@ class Workspace:
             raise fact("is-directory", str(path))
         if (fault := path.creation_fault()) is not None:
             raise denied(fault, str(path))
-
-
-def _pin(text: str, no_xdev: bool, *, checked: bool) -> Directory:
-    if checked:
-        real = os.path.realpath(text, strict=True)
-        if not stat_bits.S_ISDIR(os.lstat(real).st_mode):
-            raise fact("not-a-directory", text)
-        return CheckedDirectory(real)
-    fd = os.open(text, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    return HeldDirectory(fd, no_xdev=no_xdev, readable=True)
