@@ -17,6 +17,7 @@ from typing import Any
 
 from . import kernel_confine
 from .kernel_confine import landlock_abi
+from .linuxos import O_PATH
 
 __all__ = ["CONFINE_STEPS", "landlock_abi", "load_filter", "restrict_files"]
 
@@ -44,7 +45,7 @@ def restrict_files(ruleset: dict[str, Any]) -> None:
 
 def _allow_path(ruleset: int, path: str, rights: int, file_rights: int, optional: bool) -> None:
     try:
-        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        descriptor = os.open(path, O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
         if optional:
             return
