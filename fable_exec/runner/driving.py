@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from .._launcher.readiness import Readiness
 from ..outcome import EndedBy
 from .exchange import Exchange
+
+if TYPE_CHECKING:
+    import asyncio  # loaded when a loop is there: a host without one should not wait for it
 
 _MILLISECONDS = 1000
 
@@ -50,6 +53,8 @@ class LoopWatcher:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        import asyncio
+
         self._loop = loop
         self._watched: dict[int, tuple[Callable[[], object], bool]] = {}
         self._listeners = 0
@@ -131,6 +136,8 @@ async def drive_in_loop(exchange: Exchange, watcher: LoopWatcher) -> None:
 
     When the task is cancelled the tree is ended first, END_SECONDS at most, and only then does the cancellation go on.
     """
+    import asyncio
+
     with watcher:
         try:
             while not exchange.done:
@@ -145,6 +152,8 @@ async def drive_in_loop(exchange: Exchange, watcher: LoopWatcher) -> None:
 
 
 async def _despite_cancelling(exchange: Exchange, watcher: LoopWatcher) -> None:
+    import asyncio
+
     while not exchange.done:
         try:
             await watcher.step(exchange.due_at())

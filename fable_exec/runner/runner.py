@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from .._launcher import wire
 from ..confine import LaunchMode, Plan, compile_plan
 from ..errors import BrokerGone
@@ -60,6 +58,8 @@ class Runner:
 
     async def run_async(self, command: Command) -> Outcome:
         """The same without blocking the loop (starting the launcher, once, takes a thread). Cancelling ends the tree first."""
+        import asyncio  # loaded when a loop is there: a host without one should not wait for it
+
         watcher = LoopWatcher(asyncio.get_running_loop())
         exchange = await self._begin_async(command, watcher, None)
         await drive_in_loop(exchange, watcher)
@@ -74,6 +74,8 @@ class Runner:
 
     async def start_async(self, command: Command) -> AsyncRunningCommand:
         """The asyncio twin of `start`."""
+        import asyncio
+
         watcher = LoopWatcher(asyncio.get_running_loop())
         running = AsyncRunningCommand(watcher)
         running.attach(await self._begin_async(command, watcher, running.put))
@@ -91,6 +93,8 @@ class Runner:
         raise BrokerGone("the launcher is gone, and so is the one that was started in its place")
 
     async def _begin_async(self, command: Command, watcher: Watcher, sink: Sink | None) -> Exchange:
+        import asyncio
+
         for _ in range(_TRIES):
             control = self._launchers.at_hand(self._plan)
             if control is None:
