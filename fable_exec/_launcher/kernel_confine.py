@@ -7,6 +7,7 @@ Sources: landlock(7), seccomp(2), the kernel's system-call tables (Landlock's nu
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import os
 import platform
@@ -21,6 +22,8 @@ _RULE_NET_PORT = 2
 
 _NUMBERS = {"x86_64": {"seccomp": 317, "setns": 308, "unshare": 272}, "aarch64": {"seccomp": 277, "setns": 268, "unshare": 97}}
 _SET_MODE_FILTER = 1
+_GET_ACTION_AVAILABLE = 2
+_RETURN_ERRNO = 0x00050000
 _PR_GET_SECCOMP = 21
 _PR_GET_NO_NEW_PRIVS = 39
 _INSTRUCTION_BYTES = 8
@@ -68,6 +71,31 @@ def landlock_abi() -> int:
         return _call("landlock_create_ruleset(version)", _LANDLOCK_CREATE_RULESET, 0, 0, _CREATE_RULESET_VERSION)
     except OSError:
         return 0
+
+
+def landlock_errno() -> int:
+    """Why there is no Landlock: the kernel's errno, 0 where there is."""
+    try:
+        _call("landlock_create_ruleset(version)", _LANDLOCK_CREATE_RULESET, 0, 0, _CREATE_RULESET_VERSION)
+    except OSError as error:
+        return error.errno or errno.ENOSYS
+    return 0
+
+
+def filter_errno() -> int:
+    """Why there are no seccomp filters: the kernel's errno, 0 where there are. Nothing is filtered by asking."""
+    try:
+        action = (ctypes.c_uint32 * 1)(_RETURN_ERRNO)
+        _call(
+            "seccomp(is errno known)",
+            _number("seccomp"),
+            _GET_ACTION_AVAILABLE,
+            0,
+            ctypes.cast(action, ctypes.c_void_p).value or 0,
+        )
+    except OSError as error:
+        return error.errno or errno.ENOSYS
+    return 0
 
 
 def landlock_errata() -> int:

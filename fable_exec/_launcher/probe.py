@@ -6,20 +6,25 @@ Probing is for abilities, never for versions: a kernel that has a call may still
 from __future__ import annotations
 
 import os
+import platform
 
-from . import kernel, steps
+from . import kernel, kernel_confine, steps
 
-_NAMESPACES = ["mount", "pid", "ipc", "uts"]
+_NAMESPACES = ["mount", "pid", "ipc", "uts", "net"]
 
 
-def probe(user: int, group: int) -> dict[str, int]:
-    """errno of each ability: namespaces through a user namespace, namespaces without one (root only), an own /proc in them."""
+def probe(user: int, group: int) -> dict[str, int | str]:
+    """errno of each ability (see `confine.Support`), the Landlock ABI and the machine's architecture."""
     through_user, own_proc = _try(["user", *_NAMESPACES], user, group)
     as_root, own_proc_as_root = _try(_NAMESPACES, user, group)
     return {
         "user_namespaces": through_user,
         "root_namespaces": as_root,
         "own_proc": own_proc if through_user == 0 else own_proc_as_root,
+        "seccomp": kernel_confine.filter_errno(),
+        "landlock": kernel_confine.landlock_errno(),
+        "landlock_abi": kernel_confine.landlock_abi(),
+        "machine": platform.machine(),
     }
 
 

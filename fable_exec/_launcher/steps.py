@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from . import kernel, mounts, network
+from . import confine_steps, kernel, mounts, network
 from .linuxos import set_ids
 
 NAMESPACES = {
@@ -108,6 +108,7 @@ def _no_core_files() -> None:
 
 
 _STEPS: dict[str, Callable[..., Any]] = {
+    **confine_steps.CONFINE_STEPS,
     "begin_root": mounts.begin_root,
     "bind": mounts.bind,
     "cover": mounts.cover,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import attrs
 
+from fable_exec.confine import filters
 from fable_exec.confine.applied import LauncherMode, applied_for, refuse_unmet
+from fable_exec.confine.filters import Inet, Metadata, Unix
+from fable_exec.confine.landlock import Ruleset, compile_rules, downgrade
 from fable_exec.confine.plan import LaunchMode, Plan, Step
+from fable_exec.confine.seccomp import Rule, assemble
 from fable_exec.confine.support import Support, explain_errno
 from fable_exec.confine.view import COMMAND_HOME, FileView
 from fable_exec.errors import ConfinementUnavailable
@@ -13,6 +17,7 @@ from fable_exec.policy.confinement import Confinement
 
 __all__ = ["choose_mode", "compile_plan"]
 
+_SLOT: tuple[Step, ...] = (("follow_base",), ("mount_proc",), ("no_new_privileges",), ("drop_capabilities",))
 _COMMAND_UMASK = 0o022
 _HOST_NAME = "fable-exec"
 _BASE_NAMESPACES = ("mount", "pid", "ipc", "uts")
@@ -53,7 +58,7 @@ def compile_plan(launch: LaunchMode, support: Support, confinement: Confinement,
         namespaces=_namespaces(mode, support, confinement),
         slot_namespaces=("mount", "pid") if mode == "slots" else (),
         stage=_stage(mode, support, confinement, view) if mode != "plain" else (),
-        slot=_slot(own_view) if mode == "slots" else (),
+        slot=_SLOT if mode == "slots" else (),
         launcher=_launcher(mode, support, confinement, view),
         environment=_VIEW_ENVIRONMENT if own_view else _PRIVATE_ENVIRONMENT,
         applied=applied,
@@ -82,15 +87,41 @@ def _stage(mode: LauncherMode, support: Support, confinement: Confinement, view:
     return (*steps, *view.stage_steps(own_proc=support.own_proc == 0), ("enter_root",), ("seal_root",))
 
 
-def _slot(own_view: bool) -> tuple[Step, ...]:
-    return (("follow_base",), ("mount_proc",), ("no_new_privileges",), ("drop_capabilities",))
-
-
 def _launcher(mode: LauncherMode, support: Support, confinement: Confinement, view: FileView) -> tuple[Step, ...]:
     steps: list[Step] = [("umask", _COMMAND_UMASK), ("no_core_files",), ("no_new_privileges",)]
     if mode != "plain":
         steps += [("no_root_privileges",), ("keep_launcher_capabilities",)]
+    if support.landlock_abi and _wants_view(confinement):
+        steps.append(("restrict_files", _ruleset(mode, support, confinement, view).to_wire()))
+    if not support.seccomp and confinement.mode("kernel_surface") != "off":
+        steps.append(("load_filter", assemble(_filter(mode, confinement, view), support.machine).to_wire()))
     return tuple(steps)
 
 
-Lock = Literal["locked", "unlocked"]
+def _ruleset(mode: LauncherMode, support: Support, confinement: Confinement, view: FileView) -> Ruleset:
+    listening, connecting = _ports(confinement)
+    rules = view.landlock_rules(own_root=mode != "plain")
+    return downgrade(compile_rules(attrs.evolve(rules, ports_bind=listening, ports_connect=connecting)), support.landlock_abi)[0]
+
+
+def _ports(confinement: Confinement) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+    """TCP ports to listen on and to connect to; None leaves them to the network namespace or to the policy's "full"."""
+    if confinement.network == "ports":
+        return confinement.bind_ports, confinement.connect_ports
+    return None, None
+
+
+def _filter(mode: LauncherMode, confinement: Confinement, view: FileView) -> tuple[Rule, ...]:
+    if mode == "plain":
+        # Without mounts only the filter can keep a locked workspace's modes and times.
+        metadata: Metadata = "allow" if view.writable else "deny"
+        return filters.plain(
+            inet=_PLAIN_INET[confinement.network], unix=_PLAIN_UNIX[confinement.mode("host_sockets")], metadata=metadata
+        )
+    return filters.strict(inet=_OWN_INET[confinement.network], unix="all", metadata="allow")
+
+
+_OWN_INET: dict[str, Inet] = {"off": "full", "ports": "tcp", "full": "full"}
+"""With the network off there is a network of its own, where a socket reaches nobody but the command's own servers."""
+_PLAIN_INET: dict[str, Inet] = {"off": "off", "ports": "tcp", "full": "full"}
+_PLAIN_UNIX: dict[str, Unix] = {"strict": "pairs", "degradable": "pairs", "off": "all"}

@@ -6,6 +6,7 @@ that an ABI can restrict is restricted; rules only grant. Sources: landlock(7), 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import attrs
@@ -97,6 +98,10 @@ FILE_RIGHTS = sum(right.mask for right in RIGHTS if right.kind == "fs" and right
 """Rights that make sense for a path that is no directory; the kernel refuses the others there."""
 
 
+def _frozen(paths: Iterable[str]) -> frozenset[str]:
+    return frozenset(paths)
+
+
 @attrs.frozen(kw_only=True)
 class LandlockRules:
     """What may still be done. Everything that is not listed is refused.
@@ -119,7 +124,7 @@ class LandlockRules:
     write: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
-    optional: frozenset[str] = attrs.field(default=frozenset(), converter=frozenset)
+    optional: frozenset[str] = attrs.field(default=frozenset(), converter=_frozen)
     ports_bind: tuple[int, ...] | None = ()
     ports_connect: tuple[int, ...] | None = ()
     scopes: tuple[str, ...] = ("abstract_unix_socket", "signal")

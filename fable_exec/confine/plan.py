@@ -17,7 +17,7 @@ from ..outcome import Applied
 from .support import Support, explain_errno
 
 LaunchMode = Literal["auto", "slots", "namespace", "plain"]
-Step = tuple[str | int, ...]
+Step = tuple[Any, ...]
 
 _PRIVATE_ENVIRONMENT = (("HOME", "{private}/home"), ("TMPDIR", "{private}/tmp"))
 _COMMAND_UMASK = 0o022
@@ -85,9 +85,11 @@ class Plan:
 
 
 def _placed(word: Any, private: str) -> Any:
-    """`word` with the private directory put in; nested lists are searched too."""
+    """`word` with the private directory put in; lists and tables are searched too."""
     if isinstance(word, str):
         return word.replace("{private}", private)
+    if isinstance(word, dict):
+        return {name: _placed(each, private) for name, each in word.items()}
     return [_placed(each, private) for each in word] if isinstance(word, (list, tuple)) else word
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
@@ -25,6 +26,7 @@ class Support:
         own_proc: a /proc of one's own inside them.
         seccomp: a filter of system calls.
         landlock_abi: the version of Landlock's interface, 0 where there is none; `landlock` is the errno then.
+        machine: the architecture, as uname(2) has it.
     """
 
     user_namespaces: int
@@ -33,9 +35,10 @@ class Support:
     seccomp: int = 0
     landlock: int = 0
     landlock_abi: int = 0
+    machine: str = ""
 
     @classmethod
-    def from_probe(cls, found: Mapping[str, int]) -> Support:
+    def from_probe(cls, found: Mapping[str, Any]) -> Support:
         """The launcher program's answer as a value."""
         return cls(**found)
 

@@ -1,0 +1,120 @@
+"""Try to break out, in a child that is confined like a command, and report what the kernel answered.
+
+It is a fork of the launcher without its capabilities: mounts, Landlock and the system-call filter are those of every command.
+Which attempts must fail is the host's to know.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import platform
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from . import kernel
+
+_MARK = ".fable-exec-canary"
+_CONNECT_SECONDS = 0.5
+# Arguments are invalid on purpose: without a filter the kernel gets as far as complaining about them.
+_SURFACE = {
+    "x86_64": {"io_uring_setup": 425, "bpf": 321, "keyctl": 250, "perf_event_open": 298, "userfaultfd": 323, "add_key": 248},
+    "aarch64": {"io_uring_setup": 425, "bpf": 280, "keyctl": 219, "perf_event_open": 241, "userfaultfd": 282, "add_key": 217},
+}
+_FILTERED = (errno.EPERM, errno.ENOSYS)
+
+
+def fork_canary(bait: dict[str, Any], workspace: str, output: int) -> int:
+    """Fork the canary; it writes a JSON object {attempt: errno, 0 for success} to `output` and exits. Returns its process id."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.setsid()
+            kernel.drop_capabilities()
+            answers = {name: _errno_of(attempt) for name, attempt in _attempts(bait, workspace).items()}
+            os.write(output, json.dumps(answers).encode())
+            status = 0
+        finally:
+            os._exit(status)
+    return pid
+
+
+def _errno_of(attempt: Callable[[], object]) -> int:
+    try:
+        attempt()
+    except OSError as error:
+        return error.errno or errno.ETIMEDOUT
+    return 0
+
+
+def _attempts(bait: dict[str, Any], workspace: str) -> dict[str, Callable[[], object]]:
+    directory = bait["directory"]
+    return {
+        "write_outside": lambda: _create(os.path.join(directory, "written")),
+        "read_secret": lambda: _read(bait["secret"]),
+        "change_times": lambda: os.utime(bait["secret"]),
+        "write_workspace": lambda: _create(os.path.join(workspace, _MARK)),
+        "connect_tcp": lambda: _connect(socket.AF_INET, ("127.0.0.1", bait["tcp_port"])),
+        "connect_socket_file": lambda: _connect(socket.AF_UNIX, bait["socket_file"]),
+        "connect_abstract": lambda: _connect(socket.AF_UNIX, "\0" + bait["abstract_name"]),
+        "signal_host": lambda: _signal(bait["host_pid"], bait["host_started"]),
+        "read_host_environment": lambda: _read_environment(bait["host_pid"], bait["host_started"]),
+        "new_user_namespace": lambda: kernel.unshare(kernel.CLONE_NEWUSER),
+        **{f"call_{name}": _surface_call(name) for name in _SURFACE.get(platform.machine(), {})},
+    }
+
+
+def _create(path: str) -> None:
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    os.unlink(path)
+
+
+def _read(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.read(descriptor, 1)
+    finally:
+        os.close(descriptor)
+
+
+def _connect(family: int, address: Any) -> None:
+    with socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
+        connection.settimeout(_CONNECT_SECONDS)
+        connection.connect(address)
+
+
+def _signal(pid: int, started: str) -> None:
+    _require_host(pid, started)
+    os.kill(pid, 0)
+
+
+def _read_environment(pid: int, started: str) -> None:
+    _require_host(pid, started)
+    _read(f"/proc/{pid}/environ")
+
+
+def _require_host(pid: int, started: str) -> None:
+    """In a PID namespace the number may be another process's: then the host is out of reach."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            found = file.read().rpartition(") ")[2].split()[19]
+    except OSError:
+        return  # unreadable is no proof either way: let the attempt itself answer
+    if found != started:
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+
+
+def _surface_call(name: str) -> Callable[[], None]:
+    number = _SURFACE[platform.machine()][name]
+    library = ctypes.CDLL(None, use_errno=True)
+
+    def call() -> None:
+        arguments = (ctypes.c_long(-1),) * 5
+        if library.syscall(ctypes.c_long(number), *arguments) == -1 and ctypes.get_errno() in _FILTERED:
+            raise OSError(ctypes.get_errno(), name)
+
+    return call
