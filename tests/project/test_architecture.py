@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import subprocess
 import sys
@@ -18,6 +19,11 @@ DOORS_TO_THE_KERNEL = ("_launcher", "_sys")
 IMPORT_BUDGET_SECONDS = 0.08
 
 
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def room(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
@@ -25,7 +31,7 @@ def room(path: Path) -> str:
 def imported(path: Path) -> Iterator[str]:
     """Absolute dotted names that a module imports, wherever the statement stands."""
     package = ".".join(path.relative_to(PROJECT).parent.parts)
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -45,7 +51,7 @@ def test_the_launcher_needs_the_standard_library_and_itself() -> None:
 
 @pytest.mark.parametrize("word", ["preexec_fn", "shell"])
 def test_no_process_is_started_in_a_way_that_touches_the_host_or_a_shell(word: str) -> None:
-    calls = [node for path in MODULES for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    calls = [node for path in MODULES for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
     assert [ast.unparse(call) for call in calls for keyword in call.keywords if keyword.arg == word] == []
 
 
@@ -54,9 +60,7 @@ def test_no_room_is_called_by_a_word_that_says_nothing() -> None:
 
 
 def test_every_module_says_what_it_does() -> None:
-    assert [
-        str(path) for path in MODULES if not ast.get_docstring(ast.parse(path.read_text())) and path.read_text().strip()
-    ] == []
+    assert [str(path) for path in MODULES if not ast.get_docstring(tree(path)) and path.read_text().strip()] == []
 
 
 def test_every_public_name_is_there() -> None:
