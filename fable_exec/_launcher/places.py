@@ -15,12 +15,14 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from . import kernel, wire
+from . import kernel, kernel_confine, wire
+from .ending import freeze_and_kill, kill_children, stop_children
 from .linuxos import has_children, pipe_unblocking
-from .proctree import Member, children, list_members, members_below
+from .proctree import Member, list_members, members_below
 
 _SIGKILL = int(signal.SIGKILL)
 _PROOF_SECONDS = 2.0
+_STUBBORN_PAUSE_SECONDS = 0.002
 _BELL_BYTES = 4096
 
 
@@ -101,8 +103,8 @@ class Slot:
         return wire.peer_is_alive(self.channel)
 
     def start(self, execute: Callable[[], int]) -> int:
-        kernel.setns(self._mount_namespace, kernel.CLONE_NEWNS)
-        kernel.setns(self._pid_namespace, kernel.CLONE_NEWPID)
+        kernel_confine.setns(self._mount_namespace, kernel.CLONE_NEWNS)
+        kernel_confine.setns(self._pid_namespace, kernel.CLONE_NEWPID)
         return execute()
 
     def ask(self) -> Report | None:
@@ -159,11 +161,11 @@ class FreshNamespace:
         self._leader = 0
 
     def start(self, execute: Callable[[], int]) -> int:
-        kernel.unshare(kernel.CLONE_NEWPID)
+        kernel_confine.unshare(kernel.CLONE_NEWPID)
         try:
             self._leader = execute()
         finally:
-            kernel.setns(self._home, kernel.CLONE_NEWPID)
+            kernel_confine.setns(self._home, kernel.CLONE_NEWPID)
         return self._leader
 
     def usable(self) -> bool:
@@ -210,11 +212,12 @@ class Subreaper:
         return Report(empty=not has_children(), members=[member for member in members if member.pid != self._leader])
 
     def end(self) -> Report:
+        stop_children()
         members = self.ask().members
         give_up_at = time.monotonic() + _PROOF_SECONDS
         pause = 0.0
         while has_children() and time.monotonic() < give_up_at:
-            self._kill_children()
+            kill_children() if pause < _STUBBORN_PAUSE_SECONDS else freeze_and_kill()
             self._reap()
             # Killed children need a moment to die; waiting longer each time keeps a stuck one from burning the processor.
             select.select([], [], [], pause)
@@ -231,13 +234,6 @@ class Subreaper:
         if result is not None:
             self._leader = 0
         return result
-
-    def _kill_children(self) -> None:
-        for pid in children(os.getpid()):
-            try:
-                os.kill(pid, _SIGKILL)
-            except ProcessLookupError:
-                continue
 
     def _reap(self) -> None:
         """Collect every zombie; the leader's status is kept for `reap_leader`."""

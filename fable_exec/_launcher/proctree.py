@@ -17,6 +17,15 @@ class Member(NamedTuple):
     parent: int
 
 
+class Stat(NamedTuple):
+    """The first fields of /proc/PID/stat."""
+
+    name: str
+    state: str
+    parent: int
+    group: int
+
+
 def list_members() -> list[Member]:
     """The living processes of this /proc, at most MAX_MEMBERS + 2 of them."""
     found: list[Member] = []
@@ -62,21 +71,28 @@ def children(pid: int) -> list[int]:
 
 def read_member(pid: int) -> Member | None:
     """The process `pid`, or None when it is gone or a zombie."""
+    found = read_stat(pid)
+    if found is None or found.state in "ZX":
+        return None
+    return Member(pid, found.name, found.parent)
+
+
+def read_stat(pid: int) -> Stat | None:
+    """What /proc/PID/stat says, or None when the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read()
+            return parse_stat(file.read())
     except OSError:
         return None
-    return parse_stat(pid, text)
 
 
-def parse_stat(pid: int, text: bytes) -> Member | None:
-    """What /proc/PID/stat says; None for a zombie, and for a process that vanished while it was read.
+def parse_stat(text: bytes) -> Stat | None:
+    """The first fields of a stat line; None for a process that vanished while it was read.
 
     The name is whatever the process likes, with blanks, parentheses and newlines: it ends at the last ")" (proc_pid_stat(5)).
     """
     name, _, rest = text.partition(b" (")[2].rpartition(b") ")
-    fields = rest.split(maxsplit=2)
-    if len(fields) < 2 or fields[0] in (b"Z", b"X"):
+    fields = rest.split(maxsplit=3)
+    if len(fields) < 3:
         return None
-    return Member(pid, name.decode("utf-8", "replace"), int(fields[1]))
+    return Stat(name.decode("utf-8", "replace"), fields[0].decode(), int(fields[1]), int(fields[2]))

@@ -14,6 +14,7 @@ import time
 from typing import Any, NoReturn
 
 from . import kernel, removal, steps, wire
+from .ending import freeze_and_kill, kill_children
 from .launcher import Launcher
 from .linuxos import is_stopped, pidfd_open
 from .pools import WorkerPool, pool_for
@@ -25,6 +26,8 @@ from .stager import stage
 _CLOSE_SECONDS = 0.5
 """How long launchers may take to end what they run, once told to, before they are killed."""
 _ORPHAN_SECONDS = 2.0
+_LAST_ORPHAN_SECONDS = 30.0
+"""Nobody waits any more then, and nobody comes after."""
 _ORPHAN_PAUSE_SECONDS = 0.001
 _LOOK_AFTER_WORKERS_MILLISECONDS = 100
 
@@ -169,12 +172,11 @@ class Zygote:
     def _end_orphans(self, seconds: float) -> None:
         """What a dead worker left behind is ours now, as its nearest subreaper: end it."""
         give_up_at = time.monotonic() + seconds
-        while time.monotonic() < give_up_at:
-            orphans = set(children(os.getpid())) - set(self._processes.values())
-            if not orphans:
-                return
-            for pid in orphans:
-                _kill_and_reap(pid)
+        spared = frozenset(self._processes.values())
+        while set(children(os.getpid())) - spared and time.monotonic() < give_up_at:
+            kill_children(spared)
+            freeze_and_kill(spared)
+            _reap_children(spared)
             time.sleep(_ORPHAN_PAUSE_SECONDS)
 
     def _end_everything(self) -> None:
@@ -188,7 +190,7 @@ class Zygote:
         while self._processes and time.monotonic() < give_up_at:
             self._await_processes(give_up_at)
         self._processes.clear()
-        self._end_orphans(_ORPHAN_SECONDS)
+        self._end_orphans(_LAST_ORPHAN_SECONDS)
         if self._private:
             removal.remove_tree(self._private)
 
@@ -215,12 +217,12 @@ def _report_failure(control: socket.socket, failure: steps.StepFailed) -> None:
         pass  # nobody waits for this launcher any more; the other launchers are none the worse
 
 
-def _kill_and_reap(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, os.WNOHANG)
-    except (ProcessLookupError, ChildProcessError):
-        pass
+def _reap_children(spared: frozenset[int]) -> None:
+    for pid in set(children(os.getpid())) - spared:
+        try:
+            os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            pass
 
 
 def _run_launcher(plan: dict[str, Any], control: socket.socket, stager: socket.socket, home: int) -> None:
