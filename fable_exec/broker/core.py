@@ -97,6 +97,7 @@ class ExecutionBroker(BlockingCalls):
         self._closing = threading.Lock()
         self._closed = False
         self._gate = gate
+        self._probes: dict[bool, ProbeResult] = {}
         self._acts = self._table_of_acts()
 
     def _table_of_acts(self) -> Mapping[type[Request], _Act]:
@@ -263,12 +264,20 @@ class ExecutionBroker(BlockingCalls):
     # About itself
 
     def _probe(self, request: Probe, operation: Operation) -> ProbeResult:
+        """The same value as long as nothing changes, so that a door may keep its encoded form."""
         self._gate.observe(operation, request.action)
+        writes_enabled = self.writes_enabled
+        found = self._probes.get(writes_enabled)
+        if found is None:
+            found = self._probes[writes_enabled] = self._probed(writes_enabled)
+        return found
+
+    def _probed(self, writes_enabled: bool) -> ProbeResult:
         limits, policy = self.policy.limits, self.policy
         return ProbeResult(
             available_executables=self._executables.names,
             unresolved_executables=self._executables.unresolved,
-            writes_enabled=self.writes_enabled,
+            writes_enabled=writes_enabled,
             read_locked_interpreters=tuple(sorted(INTERPRETERS)),
             workspace=str(policy.workspace),
             policy_digest=policy.digest,

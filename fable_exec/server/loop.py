@@ -30,14 +30,11 @@ from fable_exec.protocol import (
     Output,
     Probe,
     Request,
-    Result,
     Started,
     StatPath,
     WriteFile,
-    encode_answer,
-    encode_error,
-    encode_result,
 )
+from fable_exec.server.lines import AnswerLines, error_line
 from fable_exec.server.outbox import HIGH_WATER_BYTES, Outbox
 from fable_exec.server.session import Session, Task, cancelled_before_it_began
 from fable_exec.server.workers import Workers
@@ -71,6 +68,10 @@ class Server:
         os.set_blocking(self._wake_reader, False)
         os.set_blocking(self._wake_writer, False)
         self._outbox = Outbox(stdout, self._wake)
+        self._lines = AnswerLines(broker.policy.limits.max_answer_bytes)
+        self._poll = select.poll()
+        self._poll.register(self._wake_reader, select.POLLIN)
+        self._watched: dict[int, int] = {}
         self._end_requested = False
         self._finish_at: float | None = None
 
@@ -102,12 +103,10 @@ class Server:
 
     def _wait(self) -> None:
         """Sleep until something can be read, written or finished, or the time to finish is up."""
-        waiting = select.poll()
-        waiting.register(self._wake_reader, select.POLLIN)
-        waiting.register(self._stdout, select.POLLOUT if self._outbox.pending_bytes else 0)
-        if self._session.wants_input and self._outbox.pending_bytes < HIGH_WATER_BYTES:
-            waiting.register(self._stdin, select.POLLIN)
-        for descriptor, flags in waiting.poll(self._milliseconds()):
+        pending = self._outbox.pending_bytes
+        self._watch(self._stdout, select.POLLOUT if pending else 0)
+        self._watch(self._stdin, select.POLLIN if self._session.wants_input and pending < HIGH_WATER_BYTES else None)
+        for descriptor, flags in self._poll.poll(self._milliseconds()):
             if descriptor == self._stdin:
                 self._read()
             elif descriptor == self._wake_reader:
@@ -118,6 +117,17 @@ class Server:
                 self._outbox.flush()
         if self._finish_at is not None and time.monotonic() >= self._finish_at:
             self._end_what_runs()
+
+    def _watch(self, descriptor: int, events: int | None) -> None:
+        """Have it watched for `events`, None for not even its end; costs nothing while that stays the same."""
+        if self._watched.get(descriptor) == events:
+            return
+        if events is None:
+            self._poll.unregister(descriptor)
+            del self._watched[descriptor]
+        else:
+            self._poll.register(descriptor, events)
+            self._watched[descriptor] = events
 
     def _milliseconds(self) -> int | None:
         if self._finish_at is None:
@@ -163,9 +173,9 @@ class Server:
     def _begin(self, task: Task) -> None:
         request = task.request
         if request is None:
-            self._outbox.post(_error_line(task, task.error))
+            self._outbox.post(error_line(task, task.error))
         elif isinstance(request, Cancel) and request.target is not None:
-            self._outbox.post(self._answer_line(task, CancelResult(cancelled=self._cancel(request.target))))
+            self._outbox.post(self._lines.answer(task, CancelResult(cancelled=self._cancel(request.target))))
         elif isinstance(request, _AT_ONCE) or (isinstance(request, _AT_ONCE_IF_ALONE) and len(self._session.in_flight) == 1):
             self._outbox.post(self._performed_line(task, request))
         else:
@@ -178,14 +188,14 @@ class Server:
         if task is None:
             return False
         if self._session.withdraw(task):
-            self._outbox.post(_error_line(task, cancelled_before_it_began()))
+            self._outbox.post(error_line(task, cancelled_before_it_began()))
             return True
         task.cancel()
         return isinstance(task.request, ExecuteCommand)
 
     def _end_what_runs(self) -> None:
         for task in self._session.withdraw_all():
-            self._outbox.post(_error_line(task, task.error or BrokerGone("the broker ends; the request was not begun")))
+            self._outbox.post(error_line(task, task.error or BrokerGone("the broker ends; the request was not begun")))
         for task in self._session.in_flight:
             task.cancel()
 
@@ -196,10 +206,10 @@ class Server:
                 self._run_command(task, request)
             else:
                 result = self._broker.perform(request)
-                self._outbox.send(lambda: self._answer_line(task, result))
+                self._outbox.send(lambda: self._lines.answer(task, result))
         except BaseException as error:
             failure = error
-            self._outbox.send(lambda: _error_line(task, failure))
+            self._outbox.send(lambda: error_line(task, failure))
         finally:
             self._finished.append(task)
             self._wake()
@@ -211,7 +221,7 @@ class Server:
                 self._send_events(started, EventEncoder(task.id, request.encoding))
             result = started.wait()
         assert result is not None  # without a time limit there always is one
-        self._outbox.send(lambda: self._answer_line(task, result))
+        self._outbox.send(lambda: self._lines.answer(task, result))
 
     def _send_events(self, started: StartedCommand, encoder: EventEncoder) -> None:
         for event in started.events():
@@ -225,21 +235,8 @@ class Server:
             for line in lines:
                 self._outbox.send(partial(encode_frame, line))
 
-    # Lines
-
     def _performed_line(self, task: Task, request: Request) -> bytes:
         try:
-            return self._answer_line(task, self._broker.perform(request))
+            return self._lines.answer(task, self._broker.perform(request))
         except BaseException as error:
-            return _error_line(task, error)
-
-    def _answer_line(self, task: Task, result: Result) -> bytes:
-        try:
-            members = encode_result(result, task.request, max_answer_bytes=self._broker.policy.limits.max_answer_bytes)
-            return encode_frame(encode_answer(members, task.id))
-        except Exception as error:
-            return _error_line(task, error)
-
-
-def _error_line(task: Task, error: BaseException | None) -> bytes:
-    return encode_frame(encode_error(error or BrokerGone("the broker ends"), task.action, task.id))
+            return error_line(task, error)

@@ -29,15 +29,20 @@ class Cancellable(Protocol):
     def cancel(self) -> None: ...
 
 
+_CANCELLING = threading.Lock()
+"""One for all tasks: it is held for an instant, and a lock each would cost every request."""
+
+
 class Task:
     """One line of the peer's that wants exactly one answer: a request, or the `error` that it turned out to be."""
+
+    __slots__ = ("_cancelled", "_running", "error", "id", "request", "size")
 
     def __init__(self, identifier: str | int | None, request: Request | None, error: FableExecError | None, size: int) -> None:
         self.id = identifier
         self.request = request
         self.error = error
         self.size = size
-        self._lock = threading.Lock()
         self._running: Cancellable | None = None
         self._cancelled = False
 
@@ -48,14 +53,14 @@ class Task:
 
     def attach(self, running: Cancellable) -> None:
         """Say what to end when this is cancelled; it is ended at once if that has happened already."""
-        with self._lock:
+        with _CANCELLING:
             self._running = running
             if self._cancelled:
                 running.cancel()
 
     def cancel(self) -> None:
         """End what runs for it, now or as soon as it begins."""
-        with self._lock:
+        with _CANCELLING:
             self._cancelled = True
             if self._running is not None:
                 self._running.cancel()
