@@ -124,6 +124,7 @@ class Launcher:
         self._waiting.appendleft(job)
 
     def _spawn(self, job: Job, place: Place) -> int:
+        self._pool.pin(job.request["pins"])
         try:
             return place.start(lambda: spawn(job.request, self._workspace, self._environment, job.streams))
         except OSError as error:

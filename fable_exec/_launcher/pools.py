@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 from typing import Any, Protocol
 
@@ -37,18 +38,52 @@ class PlacePool(Protocol):
     def discard(self, place: Place) -> None:
         """The place is not proved empty and must never serve again."""
 
+    def pin(self, paths: list[str]) -> None:
+        """Make `paths` read-only besides those that already are, and put back what was lost. Raises SpawnFailed."""
 
-class SlotPool:
-    """Slots that the stager clones ahead and on demand."""
+
+class _StagedPool:
+    """What both pools with a stager have in common: its answers, and the pins that it keeps."""
 
     capacity = MAX_IN_FLIGHT
 
-    def __init__(self, stager: socket.socket, ahead: int) -> None:
+    def __init__(self, stager: socket.socket) -> None:
         self._stager = stager
+        self.descriptor = stager.fileno()
+        self._pinned: int | None = None
+        # The base's list of mounts reports every change once: a pin that was lost shows there.
+        self._mounts = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+        self._changes = select.poll()
+        self._changes.register(self._mounts, select.POLLPRI)
+
+    def receive(self) -> None:
+        message, descriptors = wire.receive(self._stager)
+        if "pins" in message:
+            self._pinned = message["pins"]
+        else:
+            self._slot_arrived(message, descriptors)
+
+    def pin(self, paths: list[str]) -> None:
+        if paths or self._changes.poll(0):
+            self._pinned = None
+            wire.send(self._stager, {"pins": paths})
+            while self._pinned is None:
+                self.receive()
+            if self._pinned:
+                raise SpawnFailed("pins", self._pinned, ", ".join(paths[:3]) or "a lost one")
+
+    def _slot_arrived(self, message: dict[str, Any], descriptors: list[int]) -> None:
+        """Only a pool that orders slots gets any."""
+
+
+class SlotPool(_StagedPool):
+    """Slots that the stager clones ahead and on demand."""
+
+    def __init__(self, stager: socket.socket, ahead: int) -> None:
+        super().__init__(stager)
         self._idle: list[Slot] = []
         self._ordered = 0
         self._failure: SpawnFailed | None = None
-        self.descriptor = stager.fileno()
         for _ in range(ahead):
             self._order()
 
@@ -65,8 +100,7 @@ class SlotPool:
             self._order()
         return None
 
-    def receive(self) -> None:
-        message, descriptors = wire.receive(self._stager)
+    def _slot_arrived(self, message: dict[str, Any], descriptors: list[int]) -> None:
         self._ordered -= 1
         if message["slot"] == 0:
             self._failure = SpawnFailed(message["step"], message["errno"], "a new slot")
@@ -89,21 +123,15 @@ class SlotPool:
         self._ordered += 1
 
 
-class NamespacePool:
+class NamespacePool(_StagedPool):
     """A fresh namespace whenever one is asked for."""
 
-    capacity = MAX_IN_FLIGHT
-
     def __init__(self, stager: socket.socket, home: int) -> None:
-        self._stager = stager
+        super().__init__(stager)
         self._home = home
-        self.descriptor = stager.fileno()
 
     def take(self, wanted: int) -> Place:
         return FreshNamespace(self._home)
-
-    def receive(self) -> None:
-        wire.receive(self._stager)
 
     def give_back(self, place: Place) -> None:
         """Nothing to keep: the namespace ended with its command."""
@@ -136,6 +164,9 @@ class WorkerPool:
     def discard(self, place: Place) -> None:
         """What could not be ended must not be mistaken for the next command's: leave it to the zygote and go."""
         os._exit(1)
+
+    def pin(self, paths: list[str]) -> None:
+        """Without mounts nothing can be pinned; the plan says so."""
 
     def _say(self, word: str) -> None:
         wire.send(self._state, word)

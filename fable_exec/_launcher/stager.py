@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from . import kernel, steps, wire
 from .linuxos import pidfd_open
+from .pins import Pins
 from .places import serve_slot
 from .readiness import Readiness
 
@@ -59,6 +60,7 @@ class Stager:
         self._plan = plan
         self._requests = requests
         self._launcher = launcher
+        self._pins = Pins(plan["workspace"]["path"])
         self._ready = Readiness()
         self._wanted = True
         self._ready.watch(requests.fileno(), self._serve_request)
@@ -76,11 +78,22 @@ class Stager:
         self._wanted = False
 
     def _serve_request(self) -> None:
-        wire.receive(self._requests)
+        request, _ = wire.receive(self._requests)
+        if request != "slot":
+            wire.send(self._requests, {"pins": self._keep_pins(request["pins"])})
+            return
         try:
             self._clone_slot()
         except steps.StepFailed as failure:
             wire.send(self._requests, {"slot": 0, "step": failure.step, "errno": failure.number})
+
+    def _keep_pins(self, paths: list[str]) -> int:
+        """Pin `paths` besides those that are pinned already; returns the kernel's errno, 0 when all are in place."""
+        try:
+            self._pins.hold(paths)
+        except OSError as error:
+            return error.errno or errno.EIO
+        return 0
 
     def _clone_slot(self) -> None:
         ours, theirs = steps.run("slot", wire.socket_pair)

@@ -38,6 +38,7 @@ class Sentry:
         self._known: dict[Names, LaterFile] = {}
         self._identity: dict[Names, tuple[int, int]] = {}
         self._git_directories: set[Names] = set()
+        self._pins: tuple[tuple[str, int], ...] = ()
         self._running = 0
         self._note(self._scan(()))
 
@@ -46,13 +47,13 @@ class Sentry:
         """Why every look is a full one; empty while changes are watched."""
         return self._watch.reason
 
-    def before_command(self) -> tuple[LaterFile, ...]:
-        """What exists now and must not be changed by the command that starts. Pair it with `after_command`."""
+    def before_command(self) -> tuple[tuple[str, int], ...]:
+        """(path, inode) of what exists now and must not be changed by the command that starts. Pair it with `after_command`."""
         with self._lock:
             if self._running == 0:
                 self._note(self._appeared())
             self._running += 1
-            return tuple(self._known.values())
+            return self._pins
 
     def after_command(self) -> tuple[Finding, ...]:
         """What was planted since, already dealt with."""
@@ -104,11 +105,20 @@ class Sentry:
             self._git_directories.add(components)
 
     def _note(self, files: Iterable[LaterFile]) -> None:
+        """Take `files` into the list, those that are still there; a hook is covered by its directory's pin."""
+        changed = False
         for file in files:
             identity = identity_of(self._workspace, file.components)
             if identity is not None:
                 self._known[file.components] = file
                 self._identity[file.components] = identity
+                changed = True
+        if changed:
+            self._pins = tuple(
+                ("/".join(components), self._identity[components][0])
+                for components, file in self._known.items()
+                if file.kind is not Kind.GIT_HOOK
+            )
 
     def _is_news(self, file: LaterFile) -> bool:
         return self._identity.get(file.components) != identity_of(self._workspace, file.components)

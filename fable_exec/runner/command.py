@@ -23,6 +23,8 @@ class Command:
         environment: everything that is set besides the private HOME and TMPDIR.
         stdin: bytes to feed, or None for /dev/null. `open_stdin` keeps it open for more.
         timeout_seconds, idle_timeout_seconds: the total deadline, and the longest silence on both streams (None: any).
+        pins: (path, inode) of files and directories below the workspace that the command must not change although it may write
+            around them.
         max_output_bytes: kept per stream.
         on_output_limit: "kill" ends the command at the first byte over the cap, "truncate" keeps head and tail.
     """
@@ -35,6 +37,7 @@ class Command:
     open_stdin: bool = False
     timeout_seconds: float = 120.0
     idle_timeout_seconds: float | None = None
+    pins: tuple[tuple[str, int], ...] = ()
     max_output_bytes: int = 1_000_000
     on_output_limit: Literal["kill", "truncate"] = "kill"
 

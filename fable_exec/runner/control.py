@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 from .._launcher import wire
@@ -16,16 +17,19 @@ class Control:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._guard = threading.Lock()
+        self._pinned: set[tuple[str, int]] = set()
 
-    def send(self, message: Any, descriptors: tuple[int, ...]) -> None:
-        """Send without waiting.
+    def send(self, message: Any, descriptors: tuple[int, ...], pins: Iterable[tuple[str, int]] = ()) -> None:
+        """Send a request without waiting, and with it those of `pins` that this launcher has not been told of.
 
         Raises PeerGone when the launcher is gone or this end closed, BlockingIOError when it has more requests than it can take.
         """
         with self._guard:
             if self._channel.fileno() < 0:
                 raise wire.PeerGone
-            wire.send(self._channel, message, descriptors, socket.MSG_DONTWAIT)
+            news = [pin for pin in pins if pin not in self._pinned]
+            wire.send(self._channel, {**message, "pins": [path for path, _ in news]}, descriptors, socket.MSG_DONTWAIT)
+            self._pinned.update(news)
 
     def duplicate(self) -> int:
         """A descriptor of the caller's own that becomes writable when `send` is worth another try. Raises PeerGone."""

@@ -95,7 +95,7 @@ class Exchange:
     def _send(self, control: Control) -> bool:
         try:
             request = self._command.to_wire(announce=self._sink is not None)
-            control.send(request, tuple(self._pipes.given))
+            control.send(request, tuple(self._pipes.given), self._command.pins)
         except BlockingIOError:
             return False
         self._pipes.close_given()

@@ -1,0 +1,86 @@
+"""Keep files that run later read-only inside a writable workspace, by mounts in the launcher's base that reach every slot.
+
+A pin is a read-only mount of a file or directory over itself; an anchor is a plain mount of a directory above it over itself, so
+that none of them can be renamed or removed. A rename by the host over a pinned file silently takes the mount away (the kernel
+detaches it): `keep` finds that out by the list of mounts and puts it back.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+
+from . import kernel_mount
+from .kernel_fs import RESOLVE_BENEATH, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, openat2
+from .linuxos import O_PATH
+
+_STRICT = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
+_NO_FOLLOW = O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_ANCHOR = kernel_mount.MOUNT_ATTR_NOSUID | kernel_mount.MOUNT_ATTR_NODEV
+_PIN = _ANCHOR | kernel_mount.MOUNT_ATTR_RDONLY
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
+class Pins:
+    """The pins of one workspace, in this process's mount namespace."""
+
+    def __init__(self, workspace: str) -> None:
+        self._workspace = workspace
+        self._wanted: tuple[str, ...] = ()
+
+    def hold(self, paths: Iterable[str]) -> None:
+        """Pin `paths` (relative to the workspace) from now on; those pinned before stay so while they exist."""
+        self._wanted = tuple(dict.fromkeys((*self._wanted, *paths)))
+        self.keep()
+
+    def keep(self) -> None:
+        """Put every pin in place that is not; what no longer exists is forgotten. Raises OSError when a mount is refused."""
+        mounted = _mount_points()
+        root = os.open(self._workspace, O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._wanted = tuple(path for path in self._wanted if self._keep_one(root, path, mounted))
+        finally:
+            os.close(root)
+
+    def _keep_one(self, root: int, path: str, mounted: set[str]) -> bool:
+        parents = path.split("/")[:-1]
+        try:
+            for depth in range(1, len(parents) + 1):
+                self._over_itself(root, "/".join(parents[:depth]), _ANCHOR, mounted)
+            self._over_itself(root, path, _PIN, mounted)
+        except OSError as error:
+            if error.errno in _GONE:
+                return False
+            raise
+        return True
+
+    def _over_itself(self, root: int, path: str, attributes: int, mounted: set[str]) -> None:
+        place = f"{self._workspace}/{path}"
+        if place in mounted:
+            return
+        target = openat2(root, path, _NO_FOLLOW, resolve=_STRICT)
+        try:
+            tree = kernel_mount.copy_tree_of(target, recursive=True)
+            try:
+                kernel_mount.set_attributes(tree, attributes, recursive=attributes == _PIN)
+                kernel_mount.attach(tree, target)
+            finally:
+                os.close(tree)
+        finally:
+            os.close(target)
+        mounted.add(place)
+
+
+def _mount_points() -> set[str]:
+    with open("/proc/self/mountinfo", "rb") as file:
+        return {_unescaped(line.split(b" ", 5)[4]) for line in file}
+
+
+def _unescaped(field: bytes) -> str:
+    """proc_pid_mountinfo(5) writes space, tab, newline and backslash as three octal digits."""
+    if b"\\" not in field:
+        return os.fsdecode(field)
+    for escape, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
+        field = field.replace(escape, byte)
+    return os.fsdecode(field)
