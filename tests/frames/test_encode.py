@@ -33,7 +33,7 @@ def test_what_is_no_json_is_not_written(value: Any) -> None:
 
 
 @pytest.mark.fuzz
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(st.characters()), st.lists))
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(st.characters()), st.lists, max_leaves=8))
 def test_every_line_holds_one_newline_and_reads_back(value: Any) -> None:
     line = encode_frame(value)
     assert line.count(b"\n") == 1

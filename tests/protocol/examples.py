@@ -155,7 +155,7 @@ REQUEST_OF: dict[type[p.Request], p.Request] = {
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | st.sampled_from(sorted(p.ACTIONS)),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters()), inner, max_size=4),
-    max_leaves=12,
+    max_leaves=6,
 )
 member_names = st.sampled_from(
     [

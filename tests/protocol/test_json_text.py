@@ -106,7 +106,7 @@ def test_any_bytes_like_line_is_read(data: Any) -> None:
 json_documents = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**19), 10**19) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner, max_size=5),
-    max_leaves=20,
+    max_leaves=10,
 )
 
 
