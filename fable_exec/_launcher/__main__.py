@@ -36,6 +36,7 @@ def main(word: str) -> None:
     kernel = importlib.import_module(f"{PACKAGE}.kernel")
     kernel.close_all_but(int(word))
     os.chdir("/")
+    importlib.import_module(f"{PACKAGE}.descriptor_limit").raise_descriptor_limit()
     os.umask(0o077)  # the host's may be anything; commands get theirs from the plan
     zygote = importlib.import_module(f"{PACKAGE}.zygote")
     zygote.Zygote(socket.socket(fileno=int(word))).serve()

@@ -12,6 +12,7 @@ import signal
 import stat
 from typing import Any, NamedTuple
 
+from .descriptor_limit import inherited_descriptor_limit
 from .kernel_fs import RESOLVE_BENEATH, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, openat2
 from .linuxos import O_PATH
 
@@ -144,9 +145,10 @@ def _execute(request: dict[str, Any], executable: int, environment: dict[str, st
             actions.append((os.POSIX_SPAWN_DUP2, executable, _SCRIPT_DESCRIPTOR))
             path = f"/proc/self/fd/{_SCRIPT_DESCRIPTOR}"
     try:
-        return os.posix_spawn(
-            path, request["argv"], environment, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_IGNORED_BY_PYTHON
-        )
+        with inherited_descriptor_limit(max(executable, *streams)):
+            return os.posix_spawn(
+                path, request["argv"], environment, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_IGNORED_BY_PYTHON
+            )
     except OSError as error:
         raise SpawnFailed("exec", error.errno or 0, wanted["path"]) from error
     except ValueError as error:

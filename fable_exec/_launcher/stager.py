@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import socket
+from functools import partial
 from typing import Any, NoReturn
 
 from . import kernel, steps, wire
@@ -106,7 +107,7 @@ class Stager:
                 handed = steps.run("slot", lambda: _open_slot(init))
                 try:
                     _let_it_prepare(ours)
-                    wire.send(self._requests, {"slot": init}, (ours.fileno(), *handed))
+                    steps.run("slot", partial(wire.send, self._requests, {"slot": init}, (ours.fileno(), *handed)))
                 finally:
                     for descriptor in handed:
                         os.close(descriptor)

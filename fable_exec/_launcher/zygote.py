@@ -6,6 +6,7 @@ The host's death is seen twice, by the end of the socket and by a process descri
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -65,7 +66,11 @@ class Zygote:
             self._end_everything()
 
     def _greet(self) -> None:
-        hello, descriptors = wire.receive(self._host)
+        try:
+            hello, descriptors = wire.receive(self._host)
+        except wire.DescriptorsLost as loss:
+            wire.send(self._host, {"failed": "descriptors", "errno": errno.EMFILE, "what": "the launcher program"})
+            raise wire.PeerGone from loss
         try:
             steps.run("user", lambda: steps.become(hello["user"], hello["group"]))
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
@@ -82,7 +87,10 @@ class Zygote:
         self._running = False
 
     def _serve_host(self) -> None:
-        plan, descriptors = wire.receive(self._host)
+        try:
+            plan, descriptors = wire.receive(self._host)
+        except wire.DescriptorsLost:
+            return  # the host sees that its new launcher's socket is closed
         control = socket.socket(fileno=descriptors[0])
         try:
             if plan["mode"] == "plain":

@@ -136,7 +136,7 @@ class Zygote:
         user, group = self._workspace.command_owner()
         handles = _own_handle()
         try:
-            hello = {"user": user, "group": group, "directory": tempfile.gettempdir()}
+            hello = {"user": user, "group": group, "directory": _temporary_directory()}
             _send(self._socket, hello, tuple(handles))
             greeting: dict[str, Any] = _receive_within(self._socket, _START_SECONDS)
             if "failed" in greeting:
@@ -210,6 +210,14 @@ def _spawn_zygote(its_socket: int) -> int:
     # Where the interpreter's own library lies; commands get an environment of their own.
     needed = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
     return os.posix_spawn(sys.executable, argv, needed, file_actions=actions, setsid=True)
+
+
+def _temporary_directory() -> str:
+    """Where the private directory goes. tempfile.gettempdir() would try by writing, which takes a descriptor; the zygote reports."""
+    if tempfile.tempdir:
+        return os.fsdecode(tempfile.tempdir)
+    named = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
+    return next((os.path.abspath(path) for path in named if os.path.isdir(path)), "/tmp")
 
 
 def _own_handle() -> list[int]:

@@ -1,0 +1,334 @@
+"""Embedding processes of every kind: with closed streams, odd signals, no room for descriptors, many threads, and forks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fable_exec.runner import Runner
+from tests import boxes, hosts
+from tests.commands import command, ending, new_runner, shell
+
+RunInBox = Callable[..., boxes.Finished]
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1), (0, 1, 2)])
+def test_a_host_whose_standard_streams_are_closed(workspace: Path, mode: str, closed: tuple[int, ...]) -> None:
+    program = """
+    for descriptor in json.loads(sys.argv[3]):
+        os.close(descriptor)
+    runner = new_runner(Path(sys.argv[1]), sys.argv[2])
+    outcome = runner.run(shell("cat; echo out; echo err >&2; ls /proc/self/fd | wc -l", stdin=b"in\\n"))
+    runner.close()
+    answer([ending(outcome), outcome.stdout.text(), outcome.stderr.text()])
+    os._exit(0)
+    """
+    found = hosts.answer_of(program, str(workspace), mode, str(list(closed)))
+    assert found == [["exited", 0, None], "in\nout\n4\n", "err\n"]
+
+
+def test_a_host_that_ignores_sigchld_or_reaps_every_child(workspace: Path, mode: str) -> None:
+    program = """
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN if sys.argv[3] == "ignore" else signal.SIG_DFL)
+    runner = new_runner(Path(sys.argv[1]), sys.argv[2])
+    ends = [ending(runner.run(shell("exit 9")))]
+    if sys.argv[3] == "reap":
+        zygote = runner._launchers._own().zygote.pid
+        os.kill(zygote, 9)
+        os.waitpid(-1, 0)
+        while ending(runner.run(shell("true"))) == ("broker_lost", None, None):
+            pass  # a launcher that was about to end took it
+    ends.append(ending(runner.run(shell("exit 9"))))
+    began = time.monotonic()
+    runner.close()
+    answer([ends, time.monotonic() - began < 3])
+    """
+    for kind in ("ignore", "reap"):
+        assert hosts.answer_of(program, str(workspace), mode, kind) == [[["exited", 9, None]] * 2, True]
+
+
+def test_a_host_with_default_sigpipe_survives_a_command_that_reads_nothing(workspace: Path, mode: str) -> None:
+    program = """
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    runner = new_runner(Path(sys.argv[1]), sys.argv[2])
+    ends = [ending(runner.run(shell("exec <&-; sleep 0.2; exit 3", stdin=b"x" * 1_000_000))) for _ in range(3)]
+    with runner.start(shell("exec <&-; echo ready; sleep 5", open_stdin=True)) as running:
+        running.next_event()
+        try:
+            for _ in range(100):
+                running.write_stdin(b"x" * 100_000)
+        except BrokenPipeError:
+            ends.append("broken")
+    runner.close()
+    answer([ends, signal.sigpending() == set()])
+    """
+    assert hosts.answer_of(program, str(workspace), mode) == [[["exited", 3, None]] * 3 + ["broken"], True]
+
+
+def test_a_host_without_room_for_descriptors_gets_a_typed_failure_and_loses_nothing(workspace: Path, mode: str) -> None:
+    program = """
+    runner = new_runner(Path(sys.argv[1]), sys.argv[2])
+    if sys.argv[3] == "started":
+        runner.run(shell("true"))
+    before = len(os.listdir("/proc/self/fd"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    seen = set()
+    for room in range(12):
+        taken = max(map(int, os.listdir("/proc/self/fd"))) + 1
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before + room, hard))
+        try:
+            seen.add(runner.run(shell("exit 5")).exit_code)
+        except LaunchFailed as failure:
+            seen.add(failure.stage if failure.errno == 24 else repr(failure))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if sys.argv[3] == "started":
+            assert len(os.listdir("/proc/self/fd")) == before, room
+    ended = ending(runner.run(shell("exit 6")))
+    runner.close()
+    answer([sorted(map(str, seen)), ended])
+    """
+    started, ended = hosts.answer_of(program, str(workspace), mode, "started")
+    assert (started, ended) == (["5", "descriptors"], ["exited", 6, None])
+    fresh, ended = hosts.answer_of(program, str(workspace), mode, "fresh")
+    assert ended == ["exited", 6, None] and set(fresh) <= {"5", "descriptors", "launcher"} and "launcher" in fresh
+
+
+def test_a_launcher_with_a_low_descriptor_limit_takes_only_what_it_can_hold(workspace: Path, mode: str) -> None:
+    program = """
+    import asyncio
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+    runner = new_runner(Path(sys.argv[1]), sys.argv[2])
+    runner.run(shell("true"))
+    async def main():
+        return await asyncio.gather(*[runner.run_async(shell(f"sleep 0.1; exit {n}")) for n in range(22)])
+    codes = [outcome.exit_code for outcome in asyncio.run(main())]
+    limit = runner.run(shell("ulimit -n")).stdout.text()
+    runner.close()
+    answer([codes, limit])
+    """
+    assert hosts.answer_of(program, str(workspace), mode) == [list(range(22)), "128\n"]
+
+
+def test_more_commands_than_a_launcher_holds_do_not_block_the_loop(workspace: Path, mode: str) -> None:
+    program = """
+    import asyncio
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    runner = new_runner(Path(sys.argv[1]), sys.argv[2])
+    runner.run(shell("true"))
+    async def main():
+        tasks = [asyncio.create_task(runner.run_async(command("sleep", "30", timeout_seconds=2.0))) for _ in range(400)]
+        longest, began = 0.0, time.monotonic()
+        while not all(task.done() for task in tasks):
+            before = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - before)
+        return longest, time.monotonic() - began, {task.result().ended_by.value for task in tasks}
+    longest, took, ends = asyncio.run(main())
+    runner.close()
+    answer([longest < 1.5, took < 6, sorted(ends)])
+    """
+    if mode == "plain":
+        pytest.skip("plain launchers are one process a command: 400 of them are a test of the machine")
+    assert hosts.answer_of(program, str(workspace), mode) == [True, True, ["timed_out"]]
+
+
+def test_a_big_host(workspace: Path, mode: str) -> None:
+    program = """
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    room = min(10_000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200)
+    memory = bytearray(1 << int(sys.argv[3]))
+    memory[::4096] = b"x" * len(memory[::4096])
+    descriptors = [os.dup(0) for _ in range(room)]
+    stop = threading.Event()
+    threads = [threading.Thread(target=stop.wait) for _ in range(50)]
+    for thread in threads:
+        thread.start()
+    runner = new_runner(Path(sys.argv[1]), sys.argv[2])
+    ends = [ending(runner.run(shell("ls /proc/self/fd | wc -l; exit 7"))) for _ in range(5)]
+    left = len(os.listdir("/proc/self/fd"))
+    runner.close()
+    stop.set()
+    answer([ends, threading.active_count() <= 51])
+    """
+    assert hosts.answer_of(program, str(workspace), mode, "27", stdin=subprocess.DEVNULL) == [[["exited", 7, None]] * 5, True]
+
+
+@pytest.mark.deep
+def test_a_big_host_of_a_gibibyte(workspace: Path, mode: str) -> None:
+    program = """
+    memory = bytearray(1 << 30)
+    memory[::4096] = b"x" * len(memory[::4096])
+    runner = new_runner(Path(sys.argv[1]), sys.argv[2])
+    ends = [ending(runner.run(shell("exit 7"))) for _ in range(50)]
+    runner.close()
+    answer(ends)
+    """
+    assert hosts.answer_of(program, str(workspace), mode) == [["exited", 7, None]] * 50
+
+
+def test_a_host_with_a_strange_umask_and_no_writable_temporary_directory(workspace: Path, mode: str, tmp_path: Path) -> None:
+    program = """
+    os.umask(0o777)
+    runner = new_runner(Path(sys.argv[1]), sys.argv[2])
+    outcome = runner.run(shell('umask; echo x > "$TMPDIR/x" && cat "$TMPDIR/x"'))
+    runner.close()
+    os.umask(0o022)
+    import tempfile
+    tempfile.tempdir = sys.argv[3]
+    runner = new_runner(Path(sys.argv[1]), sys.argv[2])
+    try:
+        runner.run(shell("true"))
+        failed = None
+    except LaunchFailed as failure:
+        failed = [failure.stage, failure.errno]
+    runner.close()
+    answer([outcome.stdout.text(), failed])
+    """
+    missing = str(tmp_path / "missing")
+    assert hosts.answer_of(program, str(workspace), mode, missing) == ["0022\nx\n", ["private_directory", 2]]
+
+
+def test_a_forked_host_may_use_the_runner_on_both_sides(workspace: Path, mode: str) -> None:
+    program = """
+    runner = new_runner(Path(sys.argv[1]), sys.argv[2])
+    first = ending(runner.run(shell("exit 1")))
+    running = runner.start(shell("sleep 0.8; exit 2"))
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        found = ending(runner.run(shell("exit 3")))
+        if sys.argv[3] == "closes":
+            runner.close()
+        os.write(writing, json.dumps(found).encode())
+        os._exit(0)
+    os.close(writing)
+    inside = json.loads(os.read(reading, 999))
+    os.waitpid(child, 0)
+    answer([first, inside, ending(running.wait()), ending(runner.run(shell("exit 4")))])
+    runner.close()
+    """
+    for kind in ("closes", "just exits"):
+        found = hosts.answer_of(program, str(workspace), mode, kind)
+        assert found == [["exited", number, None] for number in (1, 3, 2, 4)]
+
+
+def test_a_fork_while_another_thread_starts_commands_does_not_lock_the_child(workspace: Path, mode: str) -> None:
+    program = """
+    runner = new_runner(Path(sys.argv[1]), sys.argv[2])
+    own = runner._launchers._own()
+    runner.run(shell("true"))
+    own.lock.acquire()  # as if another thread were opening a launcher just now
+    child = os.fork()
+    if child == 0:
+        code = runner.run(shell("exit 3")).exit_code
+        runner.close()
+        os._exit(code)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    own.lock.release()
+    answer([status, runner.run(shell("exit 4")).exit_code])
+    runner.close()
+    """
+    assert hosts.answer_of(program, str(workspace), mode) == [3, 4]
+
+
+def test_a_forked_child_that_keeps_our_descriptors_does_not_keep_our_commands(
+    pid_box: RunInBox, workspace: Path, mode: str
+) -> None:
+    # The copy of the channel in the child hides its end; the launcher must be told in words, and be shut down.
+    program = hosts.program_text(
+        f"""
+        from tests import hosts
+        runner = new_runner(Path({str(workspace)!r}), {mode!r})
+        runner.run(shell("true"))
+        running = runner.start(shell("exec sleep 300.5"))
+        running.next_event(0.2)
+        child = os.fork()
+        if child == 0:
+            time.sleep(300)
+        running.exchange.abandon()
+        give_up = time.monotonic() + 5
+        while hosts.alive_with("sleep\\0" + "300.5") and time.monotonic() < give_up:
+            pass
+        took = 5 - (give_up - time.monotonic())
+        private = runner._launchers._own().zygote.private
+        began = time.monotonic()
+        runner.close()
+        print(took < 3, time.monotonic() - began < 3, os.path.exists(private))
+        os.kill(child, 9)
+        """
+    )
+    environment = {**os.environ, "PYTHONPATH": str(hosts.PROJECT), "ANSWER": "1"}
+    done = pid_box([sys.executable, "-c", program], env=environment)
+    assert (done.stdout, done.stderr) == ("True True False\n", "")
+
+
+def test_an_interrupt_in_the_driving_thread_ends_the_tree_first(workspace: Path, mode: str) -> None:
+    program = """
+    runner = new_runner(Path(sys.argv[1]), sys.argv[2])
+    runner.run(shell("true"))
+    marker = f"30.{os.getpid()}"
+    signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    before = sorted(os.listdir("/proc/self/fd"))
+    try:
+        runner.run(shell(f"(setsid sleep {marker} &); sleep {marker}"))
+        seen = "no interrupt"
+    except KeyboardInterrupt:
+        from tests import hosts
+        seen = hosts.alive_with(marker)
+    same = len(os.listdir("/proc/self/fd")) == len(before)
+    answer([seen, same, runner.run(shell("exit 4")).exit_code])
+    runner.close()
+    """
+    assert hosts.answer_of(program, str(workspace), mode) == [[], True, 4]
+
+
+def test_a_signal_handler_may_cancel(workspace: Path, mode: str) -> None:
+    program = """
+    runner = new_runner(Path(sys.argv[1]), sys.argv[2])
+    running = runner.start(shell("sleep 30"))
+    signal.signal(signal.SIGALRM, lambda *_: running.cancel())
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    answer(ending(running.wait()))
+    runner.close()
+    """
+    assert hosts.answer_of(program, str(workspace), mode)[0] == "cancelled"
+
+
+def test_the_host_keeps_its_handlers_its_mask_and_its_threads(workspace: Path, mode: str) -> None:
+    program = """
+    def state():
+        handlers = [str(signal.getsignal(n)) for n in sorted(signal.valid_signals())]
+        mask, limits = str(signal.pthread_sigmask(signal.SIG_BLOCK, ())), resource.getrlimit(resource.RLIMIT_NOFILE)
+        return handlers, mask, limits, os.getcwd(), threading.active_count(), len(os.listdir("/proc/self/fd"))
+    before = state()
+    runner = new_runner(Path(sys.argv[1]), sys.argv[2])
+    runner.run(shell("exit 4"))
+    runner.close()
+    answer(state() == before)
+    """
+    assert hosts.answer_of(program, str(workspace), mode) is True
+
+
+def test_the_descriptors_of_a_hundred_commands_are_all_given_back(runner: Runner) -> None:
+    runner.run(shell("true"))
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(100):
+        runner.run(command("true", stdin=b"x" if number % 2 else None))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_closed_runner_says_so(workspace: Path, mode: str) -> None:
+    from fable_exec.errors import BrokerGone
+
+    runner = new_runner(workspace, mode)
+    assert ending(runner.run(command("true"))) == ("exited", 0, None)
+    runner.close()
+    runner.close()
+    with pytest.raises(BrokerGone):
+        runner.run(command("true"))
