@@ -16,12 +16,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
 NOT_COPIED = shutil.ignore_patterns(
     ".git", ".venv", ".venvs", "__pycache__", "*.egg-info", "build", "dist", "_build", ".*_cache", ".hypothesis"
 )
+GRACE_SECONDS = 3
 KEPT_VARIABLES = (
     "CI",
     "FABLE_EXEC_REQUIRE_ABILITIES",
@@ -122,6 +124,7 @@ def _processes_of(uid: int) -> list[int]:
 def _end_processes_of(uid: int) -> list[str]:
     """End what the private id still runs; one line for each, in words. The id was free, so nothing else can be hit."""
     described: dict[int, str] = {}
+    _let_them_end(uid)
     for _round in range(100):  # a tree may fork while it is being ended; each round catches what the last one missed
         alive = [pid for pid in _processes_of(uid) if not _is_zombie(pid)]
         if not alive:
@@ -133,6 +136,13 @@ def _end_processes_of(uid: int) -> list[str]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
     return list(described.values())
+
+
+def _let_them_end(uid: int) -> None:
+    """Some end by themselves when their parent is gone, as the resource tracker of multiprocessing does; give them a moment."""
+    deadline = time.monotonic() + GRACE_SECONDS
+    while time.monotonic() < deadline and any(not _is_zombie(pid) for pid in _processes_of(uid)):
+        time.sleep(0.05)
 
 
 def _is_zombie(pid: int) -> bool:
