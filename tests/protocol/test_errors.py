@@ -74,7 +74,8 @@ def test_every_class_comes_out_on_the_other_side_and_survives_pickling(kind: typ
 
 
 def test_codes_are_not_shared() -> None:
-    codes = [kind.code for kind in set(every_class())]
+    # A room may add a builtin to a class for its own door (the broker's MissingFile); it keeps the code of its parent.
+    codes = [kind.code for kind in set(every_class()) if kind.__module__ == errors.__name__]
     assert len(codes) == len(set(codes))
 
 
