@@ -1,0 +1,39 @@
+"""`fable-exec` and `python -m fable_exec`: the console entry.
+
+`serve` needs nothing but the library. Everything else is the command line of the extra `cli`; without the extra one line says how
+to install it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+_NEEDED = ("click", "rich")
+_OWN_FAILURE_OF_RUN = 125
+_FAILED = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says; returns the exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["serve"]:
+        from fable_exec.server import main as serve
+
+        return serve(arguments[1:])
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        sys.stderr.write(
+            f"fable-exec: {' and '.join(missing)} not installed; pip install 'fable-exec[cli]' (only `serve` works without)\n"
+        )
+        return _OWN_FAILURE_OF_RUN if arguments[:1] == ["run"] else _FAILED
+    from fable_exec.cli import main as command_line
+
+    return command_line(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

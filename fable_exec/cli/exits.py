@@ -1,0 +1,80 @@
+"""Exit statuses: from what happened to a number. docs/reference/cli.md has the same table, and a test keeps them equal.
+
+`run` follows timeout(1), env(1) and the shells, so that a caller can tell the command's own status from ours; the other commands
+know 0, 1 and 2.
+"""
+
+from __future__ import annotations
+
+import errno
+from enum import IntEnum
+
+from fable_exec.errors import Denied, InvalidRequest, LaunchFailed, PolicyError
+from fable_exec.outcome import EndedBy
+from fable_exec.protocol import CommandResult
+
+__all__ = ["Exit", "of_failure", "of_result", "of_run_failure", "of_signal"]
+
+
+class Exit(IntEnum):
+    """The statuses that have a meaning of their own."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    TIMED_OUT = 124
+    OWN_FAILURE = 125
+    DENIED = 126
+    NOT_FOUND = 127
+    INTERRUPTED = 130
+    LIMITED = 137
+    PIPE_CLOSED = 141
+    TERMINATED = 143
+
+
+_SIGNAL_BASE = 128
+_ENDED_BY_US = {
+    EndedBy.TIMED_OUT: Exit.TIMED_OUT,
+    EndedBy.IDLE_TIMED_OUT: Exit.TIMED_OUT,
+    EndedBy.OUTPUT_LIMITED: Exit.LIMITED,
+    EndedBy.MEMORY_LIMITED: Exit.LIMITED,
+    EndedBy.PIDS_LIMITED: Exit.LIMITED,
+}
+_NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR)
+_HOST_IS_SHORT = (0, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+def of_signal(number: int) -> int:
+    """What shells report for a process that signal `number` ended."""
+    return _SIGNAL_BASE + number
+
+
+def of_result(result: CommandResult) -> int:
+    """The status of `run` for a command that ran. Never 0 unless the command said so itself."""
+    if result.outcome is EndedBy.EXITED and result.exit_code is not None:
+        return result.exit_code
+    if result.outcome is EndedBy.SIGNALED and result.signal is not None:
+        return of_signal(result.signal)
+    return _ENDED_BY_US.get(result.outcome, Exit.OWN_FAILURE)
+
+
+def of_run_failure(error: Exception) -> int:
+    """The status of `run` when nothing ran, or nothing is known about what ran."""
+    if isinstance(error, Denied):
+        return Exit.DENIED
+    if isinstance(error, InvalidRequest):
+        return Exit.USAGE
+    if isinstance(error, LaunchFailed) and error.stage == "exec":
+        return _of_exec_failure(error.errno or 0)
+    return Exit.OWN_FAILURE
+
+
+def of_failure(error: Exception) -> int:
+    """The status of every other command."""
+    return Exit.USAGE if isinstance(error, PolicyError | InvalidRequest) else Exit.FAILED
+
+
+def _of_exec_failure(number: int) -> int:
+    if number in _NO_SUCH_FILE:
+        return Exit.NOT_FOUND
+    return Exit.OWN_FAILURE if number in _HOST_IS_SHORT else Exit.DENIED

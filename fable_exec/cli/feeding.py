@@ -1,0 +1,30 @@
+"""Our standard input as a command's standard input, for as long as it takes any."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from fable_exec.broker import StartedCommand
+from fable_exec.errors import FableExecError
+
+__all__ = ["feed_in_background"]
+
+_READ_BYTES = 1 << 16
+
+
+def feed_in_background(started: StartedCommand, descriptor: int = 0) -> None:
+    """Hand over what can be read from `descriptor` until its end; the command sees that end too.
+
+    The thread is a daemon: nothing can wake it from a terminal that nobody types at, and this process ends with the command.
+    """
+    threading.Thread(target=_feed, args=(started, descriptor), name="fable_exec stdin", daemon=True).start()
+
+
+def _feed(started: StartedCommand, descriptor: int) -> None:
+    try:
+        while data := os.read(descriptor, _READ_BYTES):
+            started.write_stdin(data)
+    except (OSError, FableExecError):
+        pass  # unreadable input ends like input that ended; a command that reads no more needs none
+    started.close_stdin()

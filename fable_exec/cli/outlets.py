@@ -1,0 +1,71 @@
+"""Hand bytes to standard output and error as they are, without ever waiting where a signal could not be noticed."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+
+__all__ = ["Outlet", "OutletGone"]
+
+_GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
+_FITS_WHEN_WRITABLE = 4096
+"""What a pipe or socket takes without blocking once poll(2) calls it writable: PIPE_BUF of Linux."""
+
+
+class OutletGone(Exception):
+    """Nobody reads what is written any more."""
+
+
+class Outlet:
+    """One descriptor to write to.
+
+    It is left blocking: O_NONBLOCK belongs to the open file, which other programs share. `stop` is a descriptor that becomes
+    readable when writing shall end at once; what is not written then is lost.
+    """
+
+    def __init__(self, descriptor: int, stop: int | None = None) -> None:
+        self._descriptor = descriptor
+        self._stop = stop
+        self._piece_bytes = 1 << 20 if _is_regular(descriptor) else _FITS_WHEN_WRITABLE
+
+    @property
+    def gone(self) -> bool:
+        """Whether its reader is known to be gone."""
+        return bool(self._poll(0, 0) & _GONE)
+
+    def write(self, data: bytes) -> None:
+        """Write all of `data`, or up to the moment when `stop` says so.
+
+        Raises:
+            OutletGone: the reader has closed its end.
+            OSError: such as a full disk.
+        """
+        rest = memoryview(data)
+        while rest and self._until_writable():
+            try:
+                rest = rest[os.write(self._descriptor, rest[: self._piece_bytes]) :]
+            except BlockingIOError:
+                pass  # somebody else made it non-blocking, and it takes less than a piece
+            except ConnectionError:
+                raise OutletGone from None
+
+    def _until_writable(self) -> bool:
+        """Wait; False when writing shall end."""
+        return self._poll(select.POLLOUT, None) != 0
+
+    def _poll(self, events: int, milliseconds: int | None) -> int:
+        """The descriptor's events, 0 when there are none or `stop` is readable."""
+        waiting = select.poll()
+        waiting.register(self._descriptor, events)
+        if self._stop is not None:
+            waiting.register(self._stop, select.POLLIN)
+        found = dict(waiting.poll(milliseconds))
+        return 0 if self._stop in found else found.get(self._descriptor, 0)
+
+
+def _is_regular(descriptor: int) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,163 @@
+"""`fable-exec run`: one command through a broker of its own, its output passed through, its end told by the exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import click
+
+from fable_exec.broker import ExecutionBroker, StartedCommand
+from fable_exec.cli.exits import Exit, of_result, of_run_failure, of_signal
+from fable_exec.cli.feeding import feed_in_background
+from fable_exec.cli.interruptions import Interruptions
+from fable_exec.cli.notes import notes_on
+from fable_exec.cli.outlets import Outlet, OutletGone
+from fable_exec.cli.run_policy import UNLOCK_TOKEN, RunRules, check_is_there, run_policy
+from fable_exec.cli.showing import at_the_door, print_object, say
+from fable_exec.errors import WritesLocked
+from fable_exec.policy import is_environment_name
+from fable_exec.protocol import CommandResult, ExecuteCommand, StartCommand, encode_answer, encode_result
+from fable_exec.runner import Output
+
+__all__ = ["command"]
+
+_LOOK_SECONDS = 0.25
+"""How often to look whether our reader is gone while the command says nothing."""
+
+
+def _variables(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
+    pairs = [text.partition("=") for text in given]
+    for name, equals, _value in pairs:
+        if not equals or not is_environment_name(name):
+            raise click.BadParameter("give NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+@click.command(
+    "run", short_help="Run one command and end all that it started.", context_settings={"allow_interspersed_args": False}
+)
+@click.option("--workspace", metavar="DIRECTORY", help="The directory to run in. [required unless the policy names it]")
+@click.option("--policy", "file", metavar="FILE", help="TOML or JSON; flags win. Without one just ARGV's program may run.")
+@click.option("--allow", metavar="NAME", multiple=True, help="What may run, instead of that; may be repeated.")
+@click.option("--timeout", metavar="SECONDS", type=float, help="End everything after this time. [default: the policy's, 120]")
+@click.option("--idle-timeout", metavar="SECONDS", type=float, help="End everything after this time without output.")
+@click.option("--cwd", metavar="DIRECTORY", help="Where to run, below the workspace.")
+@click.option("--env", metavar="NAME=VALUE", multiple=True, callback=_variables, help="Set a variable; may be repeated.")
+@click.option("--stdin", "feed", is_flag=True, help="Pass our standard input on. [default: the command gets /dev/null]")
+@click.option("--unlocked", is_flag=True, help="Unlock workspace writes, as the administrator. Locked, interpreters do not run.")
+@click.option("--stream/--no-stream", default=None, help="Pass output on at once, or when all is over. [default: --stream]")
+@click.option("--json", "as_json", is_flag=True, help="Print one object with the result instead of the output.")
+@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(
+    workspace: str | None,
+    file: str | None,
+    allow: tuple[str, ...],
+    timeout: float | None,
+    idle_timeout: float | None,
+    cwd: str | None,
+    env: Mapping[str, str],
+    feed: bool,
+    unlocked: bool,
+    stream: bool | None,
+    as_json: bool,
+    argv: tuple[str, ...],
+) -> int:
+    """Run ARGV in a workspace; when this returns, nothing that it started is alive.
+
+    \b
+    Exit status: the command's own, or
+      2      wrong usage
+      124    a timeout ended it
+      125    fable-exec itself failed
+      126    refused, or not executable
+      127    not found
+      137    ended for too much output
+      128+N  ended by signal N, or we were: 130 Ctrl-C, 143 SIGTERM
+      141    nobody reads the output any more
+    """
+    if workspace is None and file is None:
+        raise click.UsageError("Give --workspace, or a --policy that names one.")
+    if as_json and stream:
+        raise click.UsageError("--json prints one object; --stream does not go with it.")
+    run = _Run(
+        rules=RunRules(workspace=workspace, file=file, allow=allow, environment=env, unlocked=unlocked),
+        stream=not as_json if stream is None else stream,
+        as_json=as_json,
+    )
+
+    def act() -> int:
+        request = StartCommand(
+            command=argv, cwd=cwd, timeout_seconds=timeout, idle_timeout_seconds=idle_timeout, keep_stdin_open=feed
+        )
+        return run.do(request)
+
+    return at_the_door(act, as_json=as_json, status_of=of_run_failure)
+
+
+@attrs.frozen(kw_only=True)
+class _Run:
+    """One run, from flags to exit status."""
+
+    rules: RunRules
+    stream: bool
+    as_json: bool
+
+    def do(self, request: StartCommand) -> int:
+        program = request.command[0]
+        policy = run_policy(self.rules, program)
+        check_is_there(policy, program)
+        with Interruptions() as interruptions:
+            with ExecutionBroker(policy) as broker:
+                result = self._follow(broker, request, interruptions)
+            signal = interruptions.received
+        if result is not None:
+            self._report(result, request)
+        return of_signal(signal) if signal is not None else of_result(result) if result is not None else Exit.OWN_FAILURE
+
+    def _follow(self, broker: ExecutionBroker, request: StartCommand, interruptions: Interruptions) -> CommandResult | None:
+        """The result of a command that ran; None when a signal came before it was started."""
+        if self.rules.unlocked:
+            broker.unlock_writes(UNLOCK_TOKEN)
+        if interruptions.received is not None:
+            return None
+        with _started(broker, request, self.rules.unlocked) as started:
+            interruptions.call(started.cancel)
+            if request.keep_stdin_open:
+                feed_in_background(started)
+            outlets = {name: Outlet(number, interruptions.descriptor) for name, number in (("stdout", 1), ("stderr", 2))}
+            return _to_the_end(started, outlets, self.stream)
+
+    def _report(self, result: CommandResult, request: StartCommand) -> None:
+        if self.as_json:
+            print_object(encode_answer(encode_result(result, ExecuteCommand(command=request.command))))
+            return
+        if not self.stream:
+            Outlet(1).write(result.stdout_raw)
+            Outlet(2).write(result.stderr_raw)
+        for note in notes_on(result, streamed=self.stream):
+            say(note)
+
+
+def _started(broker: ExecutionBroker, request: StartCommand, unlocked: bool) -> StartedCommand:
+    try:
+        return broker.begin_command(request)
+    except WritesLocked as error:
+        if unlocked:
+            raise
+        raise WritesLocked(f"{error}; --unlocked runs it with the workspace writable") from None
+
+
+def _to_the_end(started: StartedCommand, outlets: Mapping[str, Outlet], stream: bool) -> CommandResult:
+    """Pass events on until there are no more.
+
+    Raises:
+        OutletGone: nobody reads them any more. LaunchFailed: the command never ran.
+    """
+    while started.result is None:
+        event = started.next_event(_LOOK_SECONDS)
+        if isinstance(event, Output) and stream:
+            outlets[event.stream].write(event.data)
+        elif event is None and outlets["stdout"].gone:
+            raise OutletGone
+    return started.result

@@ -1,0 +1,85 @@
+"""The policy of one `run`: the file's, completed and overruled by flags. And whether the program asked for is there at all."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from fable_exec.errors import ExecutableDenied, LaunchFailed
+from fable_exec.executables import trusted_path
+from fable_exec.policy import BrokerPolicy, read_document
+
+__all__ = ["UNLOCK_TOKEN", "RunRules", "check_is_there", "run_policy"]
+
+UNLOCK_TOKEN = "--unlocked"
+"""What `--unlocked` unlocks with. No secret: the broker of `run` has no admin channel, so only this process can say it. It is
+fixed, so that the same command line has the same policy digest."""
+
+
+@attrs.frozen(kw_only=True)
+class RunRules:
+    """What the flags say about the policy. None and empty: not said."""
+
+    workspace: str | None = None
+    file: str | None = None
+    allow: tuple[str, ...] = ()
+    environment: Mapping[str, str] = attrs.field(factory=dict)
+    unlocked: bool = False
+
+
+def run_policy(rules: RunRules, program: str) -> BrokerPolicy:
+    """The policy to run `program` under. Without a file it allows exactly that, and output beyond the cap ends nothing.
+
+    Raises:
+        PolicyError: with every fault. ExecutableDenied: the program's name is of a form that is never run.
+    """
+    document: dict[str, Any] = {"on_output_limit": "truncate"} if rules.file is None else read_document(rules.file)
+    allowed = rules.allow or (() if rules.file is not None else (_nameable(program),))
+    if allowed:
+        document["allowed_executables"] = list(allowed)
+    if rules.workspace is not None:
+        document["workspace"] = rules.workspace
+    if rules.environment:
+        document["environment"] = _with_variables(document.get("environment"), rules.environment)
+    if rules.unlocked:
+        document["write_token_digest"] = hashlib.sha256(UNLOCK_TOKEN.encode()).hexdigest()
+    return BrokerPolicy.from_mapping(document)
+
+
+def check_is_there(policy: BrokerPolicy, program: str) -> None:
+    """Tell a listed program that is missing, or no program, from one that is refused; that is left to the broker.
+
+    Raises:
+        LaunchFailed: of the stage "exec", with ENOENT or EACCES.
+    """
+    entries = {os.path.basename(entry): entry for entry in policy.allowed_executables}
+    entry = entries.get(os.path.basename(program))
+    if entry is None:
+        return
+    path = os.pathsep.join(trusted_path(policy, os.environ))
+    if shutil.which(entry, path=path) is not None:
+        return
+    if shutil.which(entry, mode=os.F_OK, path=path) is not None or os.path.isdir(entry):
+        raise LaunchFailed(f"{program}: not executable", stage="exec", errno=errno.EACCES)
+    raise LaunchFailed(f"{program}: not found", stage="exec", errno=errno.ENOENT)
+
+
+def _nameable(program: str) -> str:
+    if os.sep in program and not Path(program).is_absolute():
+        raise ExecutableDenied(f"a program is named by its bare name or its absolute path, not by {program}")
+    return program
+
+
+def _with_variables(section: Any, given: Mapping[str, str]) -> Any:
+    """The environment table of a document with `given` among the variables that are set; a faulty one is left to be judged."""
+    section = {} if section is None else section
+    if not isinstance(section, dict) or not isinstance(section.get("set") or {}, dict):
+        return section
+    return {**section, "set": {**(section.get("set") or {}), **given}}

@@ -1,0 +1,138 @@
+"""What leaves this program: data on standard output, words for people on standard error, colours only where they are wanted."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fable_exec.cli.exits import Exit, of_failure
+from fable_exec.cli.outlets import Outlet, OutletGone
+from fable_exec.errors import FableExecError, InternalError, PolicyError
+from fable_exec.outcome import display_text
+from fable_exec.protocol import encode_error
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "at_the_door",
+    "keep_standard_descriptors",
+    "one_line",
+    "print_object",
+    "print_text",
+    "report",
+    "say",
+    "wants_color",
+]
+
+SCHEMA_VERSION = 1
+"""Of every JSON object that is printed; it changes when a member changes its meaning or goes away, not when one is added."""
+_UNWRAPPED_COLUMNS = 10_000
+
+
+def print_object(members: Mapping[str, Any], stop: int | None = None) -> None:
+    """One JSON object on one line of standard output. ASCII only, so that nothing in it can address a terminal."""
+    text = json.dumps({"schema_version": SCHEMA_VERSION, **members}, ensure_ascii=True, allow_nan=False)
+    Outlet(1, stop).write(text.encode("ascii") + b"\n")
+
+
+def print_text(text: str) -> None:
+    """A document on standard output."""
+    Outlet(1).write(text.encode("utf-8", "backslashreplace"))
+
+
+def say(text: str) -> None:
+    """One line for people. Whatever is in `text`, it stays one line and addresses no terminal."""
+    try:
+        sys.stderr.write(f"fable-exec: {one_line(text)}\n")
+        sys.stderr.flush()
+    except OSError:
+        pass  # nobody listens
+
+
+def one_line(text: str) -> str:
+    """`text`, which anybody may have written, safe to show within a line."""
+    return display_text(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def wants_color(is_terminal: bool, environment: Mapping[str, str]) -> bool:
+    """NO_COLOR beats FORCE_COLOR, which beats TERM=dumb and the question whether there is a terminal; empty is unset."""
+    if environment.get("NO_COLOR"):
+        return False
+    if environment.get("FORCE_COLOR"):
+        return True
+    return is_terminal and environment.get("TERM", "dumb") not in ("dumb", "unknown")
+
+
+def report(*parts: RenderableType) -> None:
+    """Print something for people on standard error, folded and coloured as it suits who reads it."""
+    out = _console(sys.stderr.isatty())
+    with out.capture() as captured:
+        for part in parts:
+            out.print(part)
+    try:
+        sys.stderr.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+        sys.stderr.flush()
+    except BrokenPipeError:
+        raise OutletGone from None
+
+
+def _console(is_terminal: bool) -> Console:
+    """Lines are folded for a terminal only: what is read by a program or kept in a file stays greppable."""
+    from rich.console import Console
+
+    colored = wants_color(is_terminal, os.environ)
+    return Console(
+        file=sys.stderr,
+        force_terminal=colored,
+        color_system="standard" if colored else None,
+        width=None if is_terminal else _UNWRAPPED_COLUMNS,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+
+
+def at_the_door(act: Callable[[], int], *, as_json: bool, status_of: Callable[[Exception], int] = of_failure) -> int:
+    """Run `act` for its exit status; what it raises becomes words, or with `as_json` an object, and a status."""
+    try:
+        return act()
+    except OutletGone:
+        return Exit.PIPE_CLOSED
+    except (FableExecError, OSError) as error:
+        return _told(error, as_json, status_of)
+    except Exception as error:  # a defect: its traceback is what its report needs
+        traceback.print_exc()
+        return _told(InternalError(f"defect in fable-exec: {type(error).__name__}"), as_json, status_of)
+
+
+def _told(error: Exception, as_json: bool, status_of: Callable[[Exception], int]) -> int:
+    if as_json:
+        try:
+            print_object(encode_error(error))
+        except OutletGone:
+            return Exit.PIPE_CLOSED
+    else:
+        for line in _words(error):
+            say(line)
+    return status_of(error)
+
+
+def _words(error: Exception) -> list[str]:
+    if isinstance(error, PolicyError) and error.faults:
+        return [f"{path}: {text}" if path else text for path, text in error.faults]
+    if isinstance(error, OSError) and error.filename is not None:
+        return [f"{error.filename}: {error.strerror}"]
+    return [str(error) or type(error).__name__]
+
+
+def keep_standard_descriptors() -> None:
+    """Put /dev/null where 0, 1 or 2 are closed, so that no file of ours gets a number that others write to."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
