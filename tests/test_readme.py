@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import doctest
 import hashlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from fable_exec.cli.program import COMMANDS
+
 PROJECT = Path(__file__).resolve().parents[1]
+README = (PROJECT / "README.md").read_text()
 PAGES = [
     PROJECT / "README.md",
     *sorted((PROJECT / "docs").glob("tutorial/*.md")),
@@ -33,13 +38,28 @@ def test_every_example_of_the_page_says_what_the_page_says(page: Path, workspace
 
 
 def test_the_readme_has_examples_and_starts_with_the_two_commands() -> None:
-    lines = (PROJECT / "README.md").read_text().splitlines()
+    lines = README.splitlines()
     assert PROJECT / "README.md" in WITH_EXAMPLES
     assert [line.split("#")[0].strip() for line in lines[2:4]] == ["make demo", "make test"]
 
 
 def test_every_proof_that_the_readme_names_exists() -> None:
-    rows = [line for line in (PROJECT / "README.md").read_text().splitlines() if "`tests/" in line]
+    rows = [line for line in README.splitlines() if "`tests/" in line]
     named = {part for row in rows for part in row.split("`") if part.startswith("tests/")}
     assert named
     assert [name for name in sorted(named) if not list((PROJECT / name).glob("test_*.py"))] == []
+
+
+def test_the_readme_shows_every_command_of_the_command_line_and_no_other() -> None:
+    lines = [line.split() for line in README.splitlines()]
+    assert {words[1] for words in lines if words[:1] == ["fable-exec"]} == set(COMMANDS)
+
+
+@pytest.mark.requires_ability("git")
+@pytest.mark.parametrize("line", [line.strip() for line in README.splitlines() if line.startswith("    fable-exec ")])
+def test_a_command_line_of_the_readme_is_accepted(line: str, workspace: Path) -> None:
+    argv = line.split("#")[0].split()[1:]
+    subprocess.run(["git", "init", "--quiet", str(workspace)], check=True)
+    command = [sys.executable, "-m", "fable_exec", *argv]
+    finished = subprocess.run(command, cwd=workspace, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
