@@ -49,7 +49,7 @@ def parse(table: Table, arguments: Sequence[str]) -> Parsed:
     at, count = 0, len(arguments)
     if table.old_bundle and count and arguments[0][:1] not in ("-", ""):
         at = _old_bundle(table, arguments, parsed)
-    read = _single if table.style is Style.SINGLE else _go if table.style is Style.GO else _getopt
+    read = _READERS[table.style]
     stops = table.stops
     while at < count:
         argument = arguments[at]
@@ -214,3 +214,12 @@ def _refusal(option: Option, written: str) -> Refused:
 def _unknown(name: str, written: str = "") -> Refused:
     within = f" in {shown(written)}" if written and written != name else ""
     return Refused(name[:40], f"option {shown(name)}{within} is not among those the rule allows; leave it out")
+
+
+_READERS = {
+    Style.GNU: _getopt,
+    Style.POSIX: _getopt,
+    Style.SINGLE: _single,
+    Style.GO: _go,
+    Style.GO_ANYWHERE: _go,
+}

@@ -26,12 +26,13 @@ MAX_CHARACTERS = 1_048_576
 _MAX_DEPTH = 4
 _NOWHERE = Place()
 _FIND_TOKENS = frozenset({"(", ")", "!", ","})
-_VERSION = re.compile(r"[-._]?[0-9][0-9._-]*$")
+_VERSION = re.compile(r"[-._]?[0-9].*$")
+_VARIANT = re.compile(r"\.(basic|bin|bsd|distrib|exe|gnu|nox|openbsd|orig|real|static|tiny|traditional|wrapped|ws)$")
 
 
 def known_names(name: str) -> list[str]:
-    """The names a rule may stand under for a tool called `name`: itself, in lower case, without .exe, without a version."""
-    lower = name.lower().removesuffix(".exe")
+    """The names a rule may stand under for a tool called `name`: itself, in lower case, without .exe and the like or version."""
+    lower = _VARIANT.sub("", name.lower())
     return [name, lower, _VERSION.sub("", lower)]
 
 
@@ -105,6 +106,10 @@ class _Judge:
         self.rule = table.rule
         if table.refused:
             raise Refused("refused", table.refused)
+        if table.response_files and any(argument[:1] == "@" for argument in arguments):
+            raise Refused(
+                "@", "an argument that begins with @ names a file of more arguments, which no rule has seen; write them out"
+            )
         parsed = parse(table, arguments)
         for given in parsed.given:
             self.given.add(given.option.name)
@@ -147,7 +152,7 @@ class _Judge:
 
     def what_follows(self, table: Table, parsed: Parsed) -> None:
         """Operands, or the program or command that stands in their place."""
-        special = next((table.operands_with[name] for name in table.operands_with if name in self.given), None)
+        special = next((operands for names, operands in table.operands_with if names <= self.given), None)
         if parsed.module is not None:
             self.module(table, parsed.module)
         elif special is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from fable_exec.argrules.judging import judge_argv, known_names
 from fable_exec.argrules.kinds import KINDS, derived_kind, kind_named
-from fable_exec.argrules.reading import Faults, Reader
+from fable_exec.argrules.reading import Faults, Reader, shown_key
 from fable_exec.argrules.tables import Kind, Place, Table
 from fable_exec.argrules.verdict import Verdict
 from fable_exec.errors import PolicyError
@@ -51,7 +51,7 @@ class _Document:
     def read(self, text: str, tables: dict[str, tuple[Table, ...]], examples: Examples) -> None:
         parsed = self.parsed(text)
         for key in parsed.keys() - {"kinds", "sets", "tool", "refused"}:
-            self.fault(ascii(key)[1:81], "unknown key")
+            self.fault(shown_key(key), "unknown key")
         kinds = self.kinds(parsed.get("kinds", {}))
         reader = Reader(self.fault, kinds, self.mapping("sets", parsed.get("sets", {})))
         for index, raw in enumerate(self.items("tool", parsed)):

@@ -13,11 +13,11 @@ from typing import Any
 from fable_exec.argrules.kinds import kind_named
 from fable_exec.argrules.tables import Inner, Kind, Operands, Option, Style, Table, Takes
 
-__all__ = ["Faults", "Reader"]
+__all__ = ["Faults", "Reader", "shown_key"]
 
 Faults = list[tuple[str, str]]
 
-_FLAGS = ("abbreviations", "numeric", "plus", "read_only", "inert", "bare", "free_after_dashes", "old_bundle")
+_FLAGS = ("abbreviations", "numeric", "plus", "read_only", "inert", "bare", "free_after_dashes", "old_bundle", "response_files")
 _KEYS = frozenset(_FLAGS) | {
     "aliases", "commands", "inner", "match", "modules", "names", "no_match", "operands", "operands_with", "options", "program",
     "read_only_with", "refuse", "refused", "style", "use", "values_with", "variables", "wraps",
@@ -34,7 +34,7 @@ class Reader:
 
     def table(self, path: str, rule: str, raw: Mapping[str, Any]) -> Table:
         for key in raw.keys() - _KEYS:
-            self.fault(f"{path}.{ascii(key)[1:81]}", "unknown key")
+            self.fault(f"{path}.{shown_key(key)}", "unknown key")
         options = self.options(path, raw)
         given = {key: self.flag(f"{path}.{key}", raw[key]) for key in _FLAGS if key in raw}
         return Table(
@@ -141,14 +141,19 @@ class Reader:
                 at_least += 1
         return Operands(head=tuple(head), optional=tuple(optional), repeated=repeated, tail=tuple(tail), at_least=at_least)
 
-    def operands_with(self, path: str, raw: Any, options: Mapping[str, Option]) -> Mapping[str, Operands]:
+    def operands_with(self, path: str, raw: Any, options: Mapping[str, Option]) -> tuple[tuple[frozenset[str], Operands], ...]:
+        """Other operands where options are given: `"-e"`, or `"-i -e"` for both; the first entry that fits counts."""
+        found: list[tuple[frozenset[str], Operands]] = []
         if not isinstance(raw, dict):
             self.fault(path, "must be a table")
-            return {}
-        for spelling in raw.keys() - options.keys():
-            self.fault(path, f"there is no option {spelling!a}")
-        known = {spelling: value for spelling, value in raw.items() if spelling in options}
-        return {options[name].name: self.operands(f"{path}.{name}", value) for name, value in known.items()}
+            return ()
+        for key, value in raw.items():
+            unknown = [spelling for spelling in key.split() if spelling not in options]
+            if unknown or not key.split():
+                self.fault(path, f"there is no option {key!a}")
+            else:
+                found.append((frozenset(options[name].name for name in key.split()), self.operands(f"{path}.{key}", value)))
+        return tuple(found)
 
     def wraps(self, path: str, raw: Any) -> tuple[Kind, ...]:
         return tuple(self.kind(path, name) for name in self.words(path, raw))
@@ -233,3 +238,8 @@ class Reader:
         except ValueError:
             self.fault(path, f"must be one of {', '.join(each.value for each in kind)}")
             return kind(next(each.value for each in kind))
+
+
+def shown_key(key: str) -> str:
+    """A key for the path of a fault: escaped and bounded."""
+    return ascii(key[:80])[1:-1]

@@ -40,6 +40,7 @@ class Style(Enum):
     POSIX = "posix"  # the same, but the first operand ends the options
     SINGLE = "single"  # long names with one dash, exact, no bundles: find, openssl, gcc
     GO = "go"  # Go's flag package: -name and --name, =value, the first operand ends the options
+    GO_ANYWHERE = "go-anywhere"  # the same, and options after operands too: go test
 
 
 class Takes(Enum):
@@ -100,7 +101,7 @@ class Table:
     numeric: bool = False
     plus: bool = True
     operands: Operands = NO_OPERANDS
-    operands_with: Mapping[str, Operands] = MappingProxyType({})
+    operands_with: tuple[tuple[frozenset[str], Operands], ...] = ()
     values_with: Mapping[str, Mapping[str, Kind]] = MappingProxyType({})
     variables: Mapping[str, Kind] | None = None
     read_only: bool = False
@@ -114,6 +115,7 @@ class Table:
     modules: Mapping[str, str] = MappingProxyType({})
     free_after_dashes: bool = False
     old_bundle: bool = False
+    response_files: bool = False
     refused: str = ""
 
     @property
