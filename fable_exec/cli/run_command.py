@@ -23,7 +23,7 @@ from fable_exec.runner import Output
 __all__ = ["command"]
 
 _LOOK_SECONDS = 0.25
-"""How often to look whether our reader is gone while the command says nothing."""
+"""How often to look whether our reader is gone while there is nothing to write."""
 
 
 def _variables(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
@@ -158,6 +158,6 @@ def _to_the_end(started: StartedCommand, outlets: Mapping[str, Outlet], stream: 
         event = started.next_event(_LOOK_SECONDS)
         if isinstance(event, Output) and stream:
             outlets[event.stream].write(event.data)
-        elif event is None and outlets["stdout"].gone:
+        elif started.result is None and outlets["stdout"].gone:
             raise OutletGone
     return started.result

@@ -1,0 +1,395 @@
+"""Every command but `run`: what it prints, where, and with which exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import fable_exec
+from fable_exec.audit import AuditLog
+from fable_exec.policy import BrokerPolicy, json_schema, load_policy
+from tests.cli.typed import PROGRAM, PROJECT, environment, the_object, typed
+
+COMMANDS = ["run", "serve", "probe", "doctor", "policy", "audit"]
+
+
+def test_help_lists_every_command_and_goes_to_standard_output() -> None:
+    for flag in ("--help", "-h"):
+        finished = typed(flag)
+        assert (finished.returncode, finished.stderr) == (0, b"")
+        listed = finished.stdout.decode().partition("Commands:\n")[2].splitlines()
+        assert [line.split()[0] for line in listed if line.startswith("  ") and line.strip()][: len(COMMANDS)] == COMMANDS
+
+
+RUN_FLAGS = (
+    "--workspace --policy --allow --timeout --idle-timeout --cwd --env --stdin --unlocked --stream --no-stream --json --help"
+)
+FLAGS = {
+    "run": RUN_FLAGS,
+    "serve": "--workspace --allow-executable --policy --admin-fd --admin-file --admin-socket --help",
+    "probe": "--workspace --policy --json --help",
+    "doctor": "--policy --json --help",
+    "policy": "check show schema --help",
+    "policy check": "--json FILE --help",
+    "policy show": "--json FILE --help",
+    "policy schema": "--help",
+    "audit": "verify --help",
+    "audit verify": "--head --json FILE --help",
+}
+
+
+@pytest.mark.parametrize("name, flags", FLAGS.items(), ids=FLAGS)
+def test_the_help_of_a_command_lists_everything(name: str, flags: str) -> None:
+    finished = typed(*name.split(), "--help")
+    assert finished.returncode == 0
+    assert [flag for flag in flags.split() if flag not in finished.stdout.decode()] == []
+    assert finished.stdout.decode().isascii()
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert typed("--version").stdout.decode() == f"fable-exec {fable_exec.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["no-such-command"],
+        ["--no-such-flag"],
+        ["doctor", "surplus"],
+        ["policy"],
+        ["policy", "check"],
+        ["audit", "verify"],
+        ["audit", "verify", "log", "--head", "abc"],
+        ["serve", "--no-such-flag"],
+        ["probe", "--json=yes"],
+    ],
+    ids=" ".join,
+)
+def test_a_usage_error_exits_2_and_prints_nothing_on_standard_output(arguments: list[str]) -> None:
+    finished = typed(*arguments)
+    assert (finished.returncode, finished.stdout) == (2, b""), finished.stderr
+    assert b"Traceback" not in finished.stderr
+
+
+# serve
+
+
+def test_serve_answers_and_loads_nothing_of_the_command_line(workspace: Path) -> None:
+    program = (
+        "import sys; from fable_exec.__main__ import main\n"
+        f"status = main(['serve', '--workspace', {str(workspace)!r}])\n"
+        "heavy = {name for name in sys.modules if name.split('.')[0] in ('click', 'rich') or name.startswith('fable_exec.cli')}\n"
+        "print(status, sorted(heavy), file=sys.stderr)"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", program], env=environment(), input=b'{"action": "probe"}\n', capture_output=True, timeout=30
+    )
+    assert json.loads(finished.stdout)["ok"] is True
+    assert finished.stderr == b"0 []\n"
+
+
+def test_serve_as_a_user_starts_it(workspace: Path) -> None:
+    served = typed("serve", "--workspace", str(workspace), stdin=b'{"id": 7, "action": "probe"}\n')
+    assert (served.returncode, json.loads(served.stdout)["id"]) == (0, 7)
+    assert typed("serve", "--workspace", "/no/such/place").returncode == 2
+
+
+# Without the extra
+
+
+def without_the_extra(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    program = "import sys; sys.modules['click'] = None; from fable_exec.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments], env=environment(), input=b"", capture_output=True, timeout=30
+    )
+
+
+@pytest.mark.parametrize("arguments, status", [(["--help"], 1), ([], 1), (["doctor"], 1), (["run", "--", "true"], 125)])
+def test_without_the_extra_one_line_says_how_to_install_it(arguments: list[str], status: int) -> None:
+    finished = without_the_extra(*arguments)
+    assert (finished.returncode, finished.stdout) == (status, b"")
+    assert finished.stderr.count(b"\n") == 1
+    assert b"pip install 'fable-exec[cli]'" in finished.stderr
+
+
+def test_without_the_extra_serve_serves(workspace: Path) -> None:
+    finished = without_the_extra("serve", "--workspace", str(workspace))
+    assert (finished.returncode, finished.stderr) == (0, b"")
+
+
+def test_the_console_entry_is_this_program() -> None:
+    entry = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["scripts"]["fable-exec"]
+    assert entry == "fable_exec.__main__:main"
+
+
+# probe
+
+
+def test_probe_prints_what_the_wire_says(workspace: Path) -> None:
+    result = the_object(typed("probe", "--workspace", str(workspace), "--json"))["result"]
+    assert (result["host"], result["workspace"], result["writes_enabled"]) == ("fable-execution-broker", str(workspace), False)
+    assert {"capabilities", "available_executables", "confinement", "limits", "policy_digest"} <= result.keys()
+
+
+def test_probe_for_people_goes_to_standard_error(workspace: Path) -> None:
+    finished = typed("probe", cwd=workspace)
+    assert (finished.returncode, finished.stdout) == (0, b"")
+    assert str(workspace) in finished.stderr.decode()
+
+
+def test_probe_takes_a_policy_and_refuses_one_with_faults(workspace: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'workspace = "{workspace}"\nallowed_executables = ["true", "no-such-program"]\n')
+    result = the_object(typed("probe", "--policy", str(policy), "--json"))["result"]
+    assert (result["available_executables"], result["unresolved_executables"]) == (["true"], ["no-such-program"])
+    policy.write_text("workspace = 3\n")
+    refused = typed("probe", "--policy", str(policy), "--json")
+    assert (refused.returncode, the_object(refused)["ok"]) == (2, False)
+
+
+# policy
+
+
+@pytest.fixture
+def valid(workspace: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "valid.toml"
+    path.write_text(f'workspace = "{workspace}"\nallowed_executables = ["git"]\n[limits]\ntimeout_seconds = 7\n')
+    return path
+
+
+@pytest.fixture
+def faulty(tmp_path: Path) -> Path:
+    path = tmp_path / "faulty.toml"
+    path.write_text('workspace = "/no/such/place"\nmax_output_bytes = "many"\ncolour = 1\n[limits]\ntimeout_seconds = -1\n')
+    return path
+
+
+FAULTS = ["workspace", "max_output_bytes", "limits.timeout_seconds", "colour"]
+
+
+def test_a_valid_policy_checks(valid: Path) -> None:
+    finished = typed("policy", "check", str(valid))
+    assert (finished.returncode, finished.stdout) == (0, b"")
+    digest = load_policy(valid).digest
+    assert digest in finished.stderr.decode()
+    members = {"schema_version": 1, "ok": True, "faults": [], "policy_digest": digest}
+    assert the_object(typed("policy", "check", "--json", str(valid))) == members
+
+
+def test_every_fault_of_a_policy_is_listed_with_its_place(faulty: Path) -> None:
+    finished = typed("policy", "check", str(faulty))
+    assert (finished.returncode, finished.stdout) == (2, b"")
+    lines = finished.stderr.decode().splitlines()
+    assert sorted(line.split(": ")[1] for line in lines) == sorted(FAULTS)
+    as_object = typed("policy", "check", str(faulty), "--json")
+    answer = the_object(as_object)
+    assert (as_object.returncode, answer["ok"]) == (2, False)
+    assert sorted(fault["path"] for fault in answer["faults"]) == sorted(FAULTS)
+    assert all(fault["message"] for fault in answer["faults"])
+
+
+@pytest.mark.parametrize("name", ["missing.toml", "directory.toml", "policy.yaml", "broken.toml", "latin.json"])
+def test_a_file_that_is_no_policy_is_a_fault(name: str, tmp_path: Path) -> None:
+    (tmp_path / "directory.toml").mkdir()
+    (tmp_path / "policy.yaml").write_text("workspace: /tmp\n")
+    (tmp_path / "broken.toml").write_text("workspace = \n")
+    (tmp_path / "latin.json").write_bytes(b'{"workspace": "\xe9"}')
+    for action in ("check", "show"):
+        finished = typed("policy", action, name, cwd=tmp_path)
+        assert (finished.returncode, finished.stdout) == (2, b"")
+        assert finished.stderr.count(b"\n") == 1
+
+
+def test_the_shown_policy_is_a_policy_again_with_the_same_digest(valid: Path, tmp_path: Path) -> None:
+    finished = typed("policy", "show", str(valid))
+    assert (finished.returncode, finished.stderr) == (0, b"")
+    shown = tmp_path / "shown.toml"
+    shown.write_bytes(finished.stdout)
+    assert load_policy(shown).digest == load_policy(valid).digest
+    assert tomllib.loads(finished.stdout.decode())["max_output_bytes"] == 1_000_000
+    answer = the_object(typed("policy", "show", "--json", str(valid)))
+    assert BrokerPolicy.from_mapping(answer["policy"]).digest == answer["policy_digest"]
+
+
+def test_the_schema_accepts_what_is_shown(valid: Path) -> None:
+    schema = json.loads(typed("policy", "schema").stdout)
+    assert schema == json_schema()
+    jsonschema.validate(the_object(typed("policy", "show", "--json", str(valid)))["policy"], schema)
+
+
+# audit
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "audit.jsonl"
+    with AuditLog(path) as audit:
+        for number in range(5):
+            audit.append("decision", number=number)
+    return path
+
+
+def test_a_log_that_holds_verifies(log: Path) -> None:
+    report = the_object(typed("audit", "verify", "--json", str(log)))
+    assert (report["ok"], report["lines"], report["first_bad"]) == (True, 5, None)
+    finished = typed("audit", "verify", str(log), "--head", report["head"]["digest"].upper())
+    assert (finished.returncode, finished.stdout) == (0, b"")
+    assert report["head"]["digest"] in finished.stderr.decode()
+
+
+def test_a_broken_log_exits_1_and_names_the_line(log: Path) -> None:
+    log.write_bytes(log.read_bytes().replace(b'"number":2', b'"number":9'))
+    finished = typed("audit", "verify", str(log))
+    assert (finished.returncode, finished.stdout) == (1, b"")
+    assert b"BROKEN" in finished.stderr and b"line 3" in finished.stderr
+    as_object = typed("audit", "verify", "--json", str(log))
+    assert (as_object.returncode, the_object(as_object)["first_bad"]) == (1, 3)
+
+
+def test_a_cut_log_is_found_with_its_head(log: Path) -> None:
+    head = the_object(typed("audit", "verify", "--json", str(log)))["head"]["digest"]
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-1]))
+    assert typed("audit", "verify", str(log)).returncode == 0
+    assert typed("audit", "verify", str(log), "--head", head).returncode == 1
+
+
+@pytest.mark.parametrize("name", ["missing", "directory", "fifo"])
+def test_a_log_that_cannot_be_read_exits_2(name: str, tmp_path: Path) -> None:
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    finished = typed("audit", "verify", name, cwd=tmp_path)
+    assert (finished.returncode, finished.stdout) == (2, b"")
+    assert b"Traceback" not in finished.stderr
+
+
+# Colours
+
+
+def at_a_terminal(*arguments: str, cwd: Path, **variables: str) -> bytes:
+    """What a terminal shows of it."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen([*PROGRAM, *arguments], env=environment(**variables), cwd=cwd, stdout=slave, stderr=slave)
+    os.close(slave)
+    shown = b""
+    with os.fdopen(master, "rb", buffering=0) as terminal:
+        while True:
+            try:
+                data = terminal.read(4096)
+            except OSError:  # EIO: the last program at the terminal has ended
+                break
+            if not data:
+                break
+            shown += data
+    assert process.wait(timeout=30) in (0, 1)
+    return shown
+
+
+@pytest.mark.parametrize(
+    "variables, colored",
+    [
+        ({"TERM": "xterm-256color"}, True),
+        ({"TERM": "dumb"}, False),
+        ({}, False),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+        ({"TERM": "xterm", "NO_COLOR": ""}, True),
+        ({"TERM": "xterm", "NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
+        ({"TERM": "dumb", "FORCE_COLOR": "1"}, True),
+    ],
+    ids=str,
+)
+def test_a_terminal_gets_colours_when_it_wants_them(variables: dict[str, str], colored: bool, workspace: Path) -> None:
+    shown = at_a_terminal("doctor", cwd=workspace, **variables)
+    assert b"whole_tree_end" in shown
+    assert (b"\x1b[" in shown) is colored
+
+
+def test_elsewhere_colours_come_only_when_forced(workspace: Path) -> None:
+    assert b"\x1b[" not in typed("doctor", cwd=workspace, env={"TERM": "xterm"}).stderr
+    assert b"\x1b[" in typed("doctor", cwd=workspace, env={"TERM": "xterm", "FORCE_COLOR": "1"}).stderr
+    assert b"\x1b" not in typed("doctor", "--json", cwd=workspace, env={"FORCE_COLOR": "1"}).stdout
+
+
+def test_words_of_a_policy_cannot_address_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "evil.toml").write_text('"\\u001b]0;x\\u0007\\u202e\\nline" = 1\n')
+    finished = typed("policy", "check", "evil.toml", cwd=tmp_path)
+    assert finished.returncode == 2
+    assert not {"\x1b", "\x07", "\u202e"} & set(finished.stderr.decode())
+
+
+def test_a_workspace_with_an_evil_name_is_shown_safely(tmp_path: Path) -> None:
+    evil = tmp_path / "\x1b[31m[bold]red\u202e"
+    evil.mkdir()
+    shown = typed("probe", "--workspace", str(evil)).stderr.decode()
+    assert "\\x1b[31m[bold]red\\u202e" in shown
+    assert not {"\x1b", "\u202e"} & set(shown)
+
+
+# doctor
+
+
+def test_doctor_tells_every_protection_in_the_words_of_outcomes(workspace: Path) -> None:
+    finished = typed("doctor", "--json")
+    answer = the_object(finished)
+    assert finished.returncode == (0 if answer["ok"] else 1)
+    assert {"system", "kernel", "machine", "python", "fable_exec"} == answer["host"].keys()
+    run = the_object(typed("run", "--workspace", str(workspace), "--json", "--", "true"))
+    told = {each["protection"]: each for each in answer["protections"]}
+    for applied in run["result"]["confinement"]:
+        assert told[applied["protection"]].items() >= applied.items()
+
+
+def test_doctor_for_people_goes_to_standard_error() -> None:
+    finished = typed("doctor")
+    assert finished.stdout == b""
+    for word in ("abilities", "protections", "namespaces", "landlock", "whole_tree_end", "trictly asked for"):
+        assert word in finished.stderr.decode()
+
+
+WITHOUT_NAMESPACES = (
+    'echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --ambient-caps=-all --inh-caps=-all --bounding-set=-all -- "$@"'
+)
+
+
+def without_namespaces(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """The command line on a host that has no namespaces to give."""
+    who = "--map-root-user" if os.geteuid() == 0 else "--map-current-user"
+    argv = ["unshare", "--user", who, "--keep-caps", "bash", "-c", WITHOUT_NAMESPACES, "bash", *PROGRAM, *arguments]
+    return subprocess.run(argv, env=environment(), capture_output=True, timeout=30)
+
+
+@pytest.mark.requires_ability("userns")
+def test_doctor_says_what_is_missing_why_and_what_to_do() -> None:
+    answer = the_object(without_namespaces("doctor", "--json"))
+    namespaces = next(each for each in answer["abilities"] if each["name"] == "namespaces")
+    assert namespaces["state"] == "unavailable"
+    assert "max_user_namespaces" in namespaces["reason"] and "max_user_namespaces" in namespaces["remedy"]
+    weaker: list[dict[str, Any]] = [each for each in answer["protections"] if each["state"] != "active"]
+    assert weaker and all(each["reason"] for each in weaker)
+    assert any("namespaces" in each["remedy"] for each in weaker)
+
+
+@pytest.mark.requires_ability("userns")
+def test_doctor_exits_1_when_what_a_policy_asks_for_strictly_cannot_be_had(workspace: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'workspace = "{workspace}"\nlaunch = "slots"\n')
+    finished = without_namespaces("doctor", "--policy", str(policy), "--json")
+    answer = the_object(finished)
+    assert (finished.returncode, answer["ok"]) == (1, False)
+    assert [each["protection"] for each in answer["protections"] if each["mode"] == "strict" and each["state"] == "unavailable"]
+    told = without_namespaces("doctor", "--policy", str(policy))
+    assert told.returncode == 1
+    assert b"not held: whole_tree_end" in told.stderr
+
+
+def test_doctor_refuses_a_policy_with_faults(faulty: Path) -> None:
+    assert typed("doctor", "--policy", str(faulty)).returncode == 2
