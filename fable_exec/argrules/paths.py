@@ -65,8 +65,10 @@ def written_fault(text: str, place: Place) -> str:
 
 def removed_fault(text: str, place: Place) -> str:
     """For what is removed, moved away or changed in place as a whole: as written, and not the starting directory itself."""
-    if text.strip("./") == "" and text not in _SINKS:
+    if text.strip("./") == "":
         return "is the whole directory; name what is in it"
+    if ".." in text.split("/"):
+        return "goes up again and could be the whole directory; write the path without .."
     return written_fault(text, place)
 
 
