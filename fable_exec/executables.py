@@ -1,7 +1,8 @@
 """The allow-list against the file system: which file each entry means, and whether it is still that file.
 
-Resolved once, when a broker starts; afterwards a look-up touches no directory, and a check costs one stat. Whether a command may
-run is decided elsewhere (fable_exec.decision); here it is only said which file is meant.
+Resolved once, when a broker starts; afterwards a look-up touches no directory, and a check costs one stat. Each file is held open
+meanwhile: otherwise its number could be given to another file as soon as it is removed. Whether a command may run is decided
+elsewhere (fable_exec.decision); here it is only said which file is meant.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import attrs
@@ -21,6 +23,7 @@ from fable_exec.policy import BrokerPolicy
 __all__ = ["AllowedExecutables", "Executable", "is_unchanged", "resolve_executables", "trusted_path"]
 
 _ROOT = 0
+_HOLD_FLAGS = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC | os.O_NOFOLLOW
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -55,13 +58,21 @@ class Executable:
         return os.path.basename(self.path)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class AllowedExecutables:
-    """What may be executed, by name; the names that meant nothing here; and the PATH that bare names were found in."""
+    """What may be executed, by name; the names that meant nothing here; and the PATH that bare names were found in.
 
-    by_name: Mapping[str, Executable] = attrs.field(hash=False)
+    It holds a descriptor of each file: close it.
+    """
+
+    by_name: Mapping[str, Executable]
     unresolved: tuple[str, ...]
     path: tuple[str, ...]
+    _held: ExitStack = attrs.field(repr=False)
+
+    def close(self) -> None:
+        """Let the files go. Idempotent."""
+        self._held.close()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -95,17 +106,23 @@ def trusted_path(policy: BrokerPolicy, environment: Mapping[str, str]) -> tuple[
 
 
 def resolve_executables(policy: BrokerPolicy, environment: Mapping[str, str]) -> AllowedExecutables:
-    """Look every entry of the allow-list up, once.
+    """Look every entry of the allow-list up, once; the caller closes what is returned.
 
     Raises:
         PolicyError: two entries have one name and mean different files, or none of them can be found.
     """
     path = trusted_path(policy, environment)
+    with ExitStack() as held:
+        found, unresolved = _look_all_up(policy, path, held)
+        return AllowedExecutables(found, unresolved, path, held.pop_all())
+
+
+def _look_all_up(policy: BrokerPolicy, path: tuple[str, ...], held: ExitStack) -> tuple[dict[str, Executable], tuple[str, ...]]:
     found: dict[str, Executable] = {}
     unresolved: list[str] = []
     faults: list[tuple[str, str]] = []
     for index, entry in enumerate(policy.allowed_executables):
-        executable = _look_up(entry, path, policy)
+        executable = _look_up(entry, path, policy, held)
         if executable is None:
             unresolved.append(os.path.basename(entry))
             continue
@@ -117,7 +134,7 @@ def resolve_executables(policy: BrokerPolicy, environment: Mapping[str, str]) ->
         faults.append(("allowed_executables", f"none could be found in {os.pathsep.join(path) or 'an empty PATH'}"))
     if faults:
         raise PolicyError.of(faults)
-    return AllowedExecutables(found, tuple(unresolved), path)
+    return found, tuple(unresolved)
 
 
 def is_unchanged(executable: Executable) -> bool:
@@ -126,20 +143,22 @@ def is_unchanged(executable: Executable) -> bool:
         status = os.stat(executable.path, follow_symlinks=False)
     except OSError:
         return False
-    if (status.st_dev, status.st_ino) != (executable.device, executable.inode):
+    if not stat.S_ISREG(status.st_mode) or (status.st_dev, status.st_ino) != (executable.device, executable.inode):
         return False
     return executable.digest is None or _digest_of(executable.path) == executable.digest
 
 
-def _look_up(entry: str, path: tuple[str, ...], policy: BrokerPolicy) -> Executable | None:
+def _look_up(entry: str, path: tuple[str, ...], policy: BrokerPolicy, held: ExitStack) -> Executable | None:
     registered = shutil.which(entry, path=os.pathsep.join(path))
     if registered is None:
         return None
     try:
         resolved = os.path.realpath(registered, strict=True)
-        status = os.stat(resolved)
+        descriptor = os.open(resolved, _HOLD_FLAGS)
     except OSError:
         return None
+    held.callback(os.close, descriptor)
+    status = os.fstat(descriptor)
     digest = _digest_of(resolved) if policy.pin_executable_digest else None
     if not stat.S_ISREG(status.st_mode) or (policy.pin_executable_digest and digest is None):
         return None

@@ -21,7 +21,7 @@ from fable_exec.broker.explain import Explanation
 from fable_exec.broker.files import FileWork
 from fable_exec.broker.gate import Gate
 from fable_exec.broker.paths import DoorPaths
-from fable_exec.broker.recording import Operation, Recorder
+from fable_exec.broker.recording import Operation, Recorder, told_of
 from fable_exec.broker.started import StartedCommand
 from fable_exec.broker.write_lock import WriteLock
 from fable_exec.calls import BlockingCalls, OnEvent
@@ -51,6 +51,7 @@ from fable_exec.protocol import (
     Result,
     SearchFiles,
     StartCommand,
+    StartResult,
     StatPath,
     WriteFile,
     WriteStdin,
@@ -80,8 +81,9 @@ class ExecutionBroker(BlockingCalls):
 
     def __init__(self, policy: BrokerPolicy, *, clock: Callable[[], float] = write_lock.now) -> None:
         self.policy = policy
-        self._executables = resolve_executables(policy, os.environ)
         with ExitStack() as undo:
+            self._executables = resolve_executables(policy, os.environ)
+            undo.callback(self._executables.close)
             self._workspace = undo.enter_context(Workspace.open(policy.workspace))
             self._recorder = Recorder(policy)
             self._runner = Runner(WorkspaceIdentity.of(str(policy.workspace), self._workspace.fd), policy.launch)
@@ -134,7 +136,10 @@ class ExecutionBroker(BlockingCalls):
         with self.operation(request) as operation:
             if on_event is not None and isinstance(request, ExecuteCommand):
                 return self._execute_streaming(request, operation, on_event)
-            return self._acts[type(request)](request, operation)
+            result = self._acts[type(request)](request, operation)
+            if operation.is_recorded and not isinstance(result, StartResult):  # that one is over when its command is
+                operation.done(told_of(result))
+            return result
 
     def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Do what the members of a wire request say; returns the wire's `result`, raises instead of an error answer.
@@ -326,6 +331,7 @@ class ExecutionBroker(BlockingCalls):
             with ExitStack() as all_of_it:
                 all_of_it.callback(self._recorder.close)
                 all_of_it.callback(self._workspace.close)
+                all_of_it.callback(self._executables.close)
                 all_of_it.callback(self._close_started)
                 all_of_it.callback(self._runner.close)
                 all_of_it.callback(self._background.close)

@@ -13,8 +13,12 @@ from fable_exec.audit import AuditLog
 from fable_exec.decision import Decision
 from fable_exec.errors import AuditUnavailable, Denied, FableExecError
 from fable_exec.policy import BrokerPolicy
+from fable_exec.protocol import Result
 
-__all__ = ["Operation", "Recorder"]
+__all__ = ["Operation", "Recorder", "told_of"]
+
+_TOLD = ("path", "source", "destination", "content_hash", "created", "replaced", "removed", "truncated", "handle", "cancelled")
+"""Members of results that an outcome line repeats; none of them is content."""
 
 
 class Recorder:
@@ -55,6 +59,11 @@ class Recorder:
         """Sync and close the log. Raises AuditUnavailable if that fails."""
         if self._log is not None:
             self._log.close()
+
+
+def told_of(result: Result) -> dict[str, Any]:
+    """The facts of a result that go into its outcome line."""
+    return {name: getattr(result, name) for name in _TOLD if hasattr(result, name)}
 
 
 class Operation:

@@ -31,16 +31,16 @@ class _Tally:
     """How far a search has come."""
 
     give_up_at: float
+    bytes_left: int
     matches: list[SearchMatch] = attrs.field(factory=list)
     searched: int = 0
     skipped: int = 0
-    bytes_left: int = MAX_TOTAL_BYTES
 
 
 def search(workspace: Workspace, paths: DoorPaths, start: WorkspacePath, request: SearchFiles, trust: Trust) -> SearchResult:
     """The matches of `request` below `start`, which may also be one file, by path and line."""
     limit = min(request.max_matches or MAX_MATCHES, MAX_MATCHES)
-    tally = _Tally(give_up_at=time.monotonic() + MAX_SECONDS)
+    tally = _Tally(give_up_at=time.monotonic() + MAX_SECONDS, bytes_left=MAX_TOTAL_BYTES)
     files = _Files(workspace, paths, start, request.name_pattern)
     cut = False
     for path in files:

@@ -1,0 +1,103 @@
+"""The environment of commands: what reaches one, and every name that must not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fable_exec import Denied, EnvironmentPolicy, ExecutionBroker, InvalidRequest
+from fable_exec.broker.environment import base_environment, command_environment
+from fable_exec.policy import INJECTION_NAMES, INJECTION_PREFIXES
+from tests.doors import TOKEN, environment_with, policy_for
+
+PRINT_ENVIRONMENT = ["python3", "-I", "-c", "import json, os; print(json.dumps(dict(os.environ)))"]
+ADDED_BY_LAUNCHER = {"HOME", "TMPDIR", "TEMP", "TMP"}
+EVERY_INJECTION_NAME = sorted(INJECTION_NAMES | {f"{prefix}ANYTHING" for prefix in INJECTION_PREFIXES})
+
+
+@pytest.fixture
+def environment_of(workspace: Path) -> Iterator[Any]:
+    """The environment that a command sees under the given rules."""
+
+    def ask(rules: EnvironmentPolicy, **more: Any) -> dict[str, str]:
+        with ExecutionBroker(policy_for(workspace, environment=rules)) as broker:
+            broker.unlock_writes(TOKEN)
+            found: dict[str, str] = json.loads(broker.execute_command(PRINT_ENVIRONMENT, **more).stdout)
+        return found
+
+    yield ask
+
+
+def test_a_command_sees_the_path_the_locale_and_nothing_else_of_the_host(
+    environment_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SECRET_KEY", "LD_PRELOAD", "PYTHONPATH", "GIT_DIR", "SSH_AUTH_SOCK", "XDG_RUNTIME_DIR"):
+        monkeypatch.setenv(name, "/host")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    monkeypatch.setenv("LC_TIME", "C")
+    rules = environment_with()
+    found = environment_of(rules)
+    found.pop("LC_CTYPE", None)  # python sets it when it starts in the C locale
+    host_locale = {name for name in found if name.startswith("LC_")} | {"LANG"}
+    assert found.keys() == {"PATH", "PYTHONUNBUFFERED"} | host_locale | ADDED_BY_LAUNCHER
+    assert (found["LANG"], found["LC_TIME"], found["PYTHONUNBUFFERED"]) == ("C.UTF-8", "C", "1")
+    assert found["PATH"] == ":".join(rules.path or ())
+    assert "/host" not in found.values()
+
+
+def test_home_and_the_temporary_directories_are_private_and_writable(workspace: Path) -> None:
+    program = "import os; [open(os.environ[n] + '/x', 'w') for n in ('HOME', 'TMPDIR', 'TEMP', 'TMP')]; print(os.environ['HOME'])"
+    with ExecutionBroker(policy_for(workspace)) as broker:
+        broker.unlock_writes(TOKEN)
+        result = broker.execute_command(["python3", "-c", program])
+        assert result.success, result.stderr
+    assert not Path(result.stdout.strip()).exists()
+
+
+def test_the_policy_sets_and_inherits_what_it_names(environment_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MY_A", "MY_B", "OTHER", "LD_LIBRARY_PATH"):
+        monkeypatch.setenv(name, f"host {name}")
+    rules = environment_with(set={"CI": "1", "MY_B": "policy"}, inherit=("MY_*", "LD_LIBRARY_PATH"))
+    found = environment_of(rules)
+    assert (found["CI"], found["MY_A"], found["MY_B"]) == ("1", "host MY_A", "policy")
+    assert found["LD_LIBRARY_PATH"] == "host LD_LIBRARY_PATH"  # named in full
+    assert "OTHER" not in found
+
+
+def test_a_request_sets_what_the_policy_lists(environment_of: Any) -> None:
+    rules = environment_with(set={"DEBUG": "0"}, request_names=("DEBUG", "APP_*"))
+    found = environment_of(rules, env={"DEBUG": "1", "APP_MODE": "x=y z"})
+    assert (found["DEBUG"], found["APP_MODE"]) == ("1", "x=y z")
+
+
+@pytest.mark.parametrize("name", EVERY_INJECTION_NAME)
+def test_a_pattern_of_the_policy_never_lets_an_injection_name_in(name: str, workspace: Path) -> None:
+    policy = policy_for(workspace, environment=environment_with(inherit=("MY_*",), request_names=("MY_*",)))
+    assert name not in base_environment(policy, (), {name: "x"}) or name == "PATH"
+    for variant in (name, name.lower()):
+        with pytest.raises(Denied):
+            command_environment({}, {variant: "x"}, policy.environment)
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY_INJECTION_NAME if name != "PATH"])
+def test_an_injection_name_passes_when_the_policy_names_it_in_full(name: str, workspace: Path) -> None:
+    rules = environment_with(inherit=(name,), request_names=(name,))
+    policy = policy_for(workspace, environment=rules)
+    expected = "1" if name == "PYTHONUNBUFFERED" else "x"
+    assert base_environment(policy, (), {name: "x"})[name] == expected
+    assert command_environment({}, {name: "x"}, rules)[name] == expected
+
+
+def test_unbuffered_python_is_not_for_requests_to_switch_off(workspace: Path) -> None:
+    rules = environment_with(request_names=("PYTHONUNBUFFERED",))
+    assert command_environment({}, {"PYTHONUNBUFFERED": ""}, rules)["PYTHONUNBUFFERED"] == "1"
+
+
+@pytest.mark.parametrize("name", ["", "A B", "A\n", "1A", "A-é"])
+def test_names_that_no_variable_has_are_malformed(name: str) -> None:
+    with pytest.raises((InvalidRequest, Denied)):
+        command_environment({}, {name: "x"}, environment_with(request_names=("A*",)))
