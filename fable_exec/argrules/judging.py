@@ -46,7 +46,7 @@ def judge_argv(look_up: LookUp, argv: Sequence[str], place: Place, unknown_allow
             raise Refused("unknown-tool", f"there is no argument rule for {shown(name)}; add one, or use a tool that has one")
         if not tables:
             return Verdict(allowed=True, tool=name, rule="unknown-tool")
-        verdict = None
+        verdict = Verdict(allowed=True, tool=name, rule="", read_only=True)
         for table in tables:
             rule = table.rule
             judge = _Judge(look_up, place, depth)
@@ -55,7 +55,6 @@ def judge_argv(look_up: LookUp, argv: Sequence[str], place: Place, unknown_allow
             finally:
                 rule = judge.rule
             verdict = judge.verdict(name, verdict)
-        assert verdict is not None
         return verdict
     except Refused as refusal:
         return Verdict(
@@ -68,6 +67,8 @@ def judge_argv(look_up: LookUp, argv: Sequence[str], place: Place, unknown_allow
 
 
 def _tool_name(argv: Sequence[str]) -> str:
+    if isinstance(argv, str):
+        raise Refused("string", "the command is one string; give a list with each argument as its own item")
     if not argv:
         raise Refused("empty", "there is no command; give the tool's name first")
     whole = "".join(argv)
@@ -97,9 +98,9 @@ class _Judge:
         self.inner: list[Verdict] = []
         self.read_only = True
 
-    def verdict(self, name: str, other: Verdict | None) -> Verdict:
+    def verdict(self, name: str, other: Verdict) -> Verdict:
         """What this walk found, together with what another table of the same tool found before."""
-        read_only = self.read_only and all(inner.read_only for inner in self.inner) and (other is None or other.read_only)
+        read_only = self.read_only and all(inner.read_only for inner in self.inner) and other.read_only
         return Verdict(allowed=True, tool=name, rule=self.rule, read_only=read_only, inner=tuple(self.inner))
 
     def command(self, table: Table, arguments: Sequence[str]) -> None:

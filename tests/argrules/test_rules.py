@@ -263,3 +263,8 @@ def test_a_verdict_is_a_value() -> None:
 def test_the_reference_names_every_tool() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "argument-rules.md").read_text("utf-8")
     assert [name for name in sorted(ArgumentRules.builtin().tools) if f"`{name}`" not in page] == []
+
+
+def test_a_command_in_one_string_is_refused() -> None:
+    assert ArgumentRules.builtin().judge("ls").rule == "argv:string"
+    assert ArgumentRules.builtin().judge(["ls -la"]).rule == "argv:name"
