@@ -53,8 +53,8 @@ types: env-lint ## mypy --strict for Linux and macOS
 	$(BIN)/mypy --platform linux
 	$(BIN)/mypy --platform darwin
 
-bench: env ## every benchmark, with its numbers
-	@set -e; for program in benchmarks/*_bench.py; do echo "== $$program"; $(BIN)/python "$$program"; done
+bench: env ## every benchmark beside its limit and its peers, into benchmarks/README.md
+	@$(BIN)/python -m benchmarks.run --write $(BENCH_ARGS)
 
 fuzz: env ## the property tests with 100 000 examples each
 	HYPOTHESIS_PROFILE=deep $(PYTEST) -m fuzz --timeout=0 -o faulthandler_timeout=0 $(PYTEST_ARGS)
@@ -67,4 +67,4 @@ docs: env-docs ## the manual, warnings are errors, into docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 clean: ## everything that the other targets made
-	rm -rf $(VENV) .venvs build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venvs benchmarks/.venv-peer build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

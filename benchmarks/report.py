@@ -1,0 +1,88 @@
+"""Figures as a table for people, and as JSON; the README's tables stand between markers and are rewritten whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["markdown", "plain", "write_readme"]
+
+BEGIN, END = "<!-- results: written by `make bench` -->", "<!-- end of results -->"
+HEADINGS = ("figure", "fable_exec", "measured against", "its figure", "ratio", "target", "verdict", "fable-engine 1.3.1")
+
+
+def plain(rows: Sequence[dict[str, Any]]) -> str:
+    """For a terminal, one figure a paragraph."""
+    lines = []
+    for row in rows:
+        lines.append(f"{row['title']}: {row['cells']['fable_exec']}")
+        if row["reference"]:
+            lines.append(f"    {row['reference']['name']}: {row['cells']['reference']}, ratio {row['cells']['ratio']}")
+        lines += [f"    {name}: {cell}" for name, cell in row["cells"]["others"].items()]
+        if row["fable_engine"]:
+            lines.append(f"    fable-engine 1.3.1: {row['cells']['fable_engine']}")
+        if row["target"]:
+            lines.append(f"    target {row['target']}: {row['verdict']}")
+    return "\n".join(lines)
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The figures with a target, then the others beside each, then the figures without one."""
+    rows = results["figures"]
+    bound, free = [row for row in rows if row["target"]], [row for row in rows if not row["target"]]
+    notes = [f"- {row['title']}: {row['note']}" for row in rows if row["note"]]
+    beside = [(row["title"], name, cell) for row in rows for name, cell in row["cells"]["others"].items()]
+    parts = [
+        _about(results),
+        "### Figures with a target",
+        _table(HEADINGS, [_cells(row) for row in bound]),
+        "### Beside them",
+        _table(("figure", "also measured, in the same rounds", "its figure"), beside),
+        "### Figures without a target",
+        _table((*HEADINGS[:5], HEADINGS[7]), [(*_cells(row)[:5], _cells(row)[7]) for row in free]),
+        "### Notes",
+        "\n".join(notes),
+    ]
+    return "\n\n".join(parts)
+
+
+def write_readme(path: Path, text: str) -> None:
+    """Put `text` between the markers."""
+    before, _, rest = path.read_text("utf-8").partition(BEGIN)
+    _, found, after = rest.partition(END)
+    if not found:
+        raise ValueError(f"{path.name} has lost its markers")
+    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", "utf-8")
+
+
+def _about(results: dict[str, Any]) -> str:
+    missing = "; ".join(f"{name}: {reason}" for name, reason in results["missing_peers"].items())
+    load = f"{results['load_before']:.1f} before and {results['load_after']:.1f} after, the benchmarks' own part included"
+    lines = [
+        f"Measured {results['date']} on {results['machine']}. Load average {load}; {results['duration_seconds']:.0f} s in all."
+    ]
+    if results["scale"] != 1.0:
+        lines.append(f"**A short run: {results['scale']:g} of the rounds.**")
+    if missing:
+        lines.append(f"Peers that could not be installed: {missing}.")
+    if results["failed"]:
+        lines.append(f"**Did not finish: {', '.join(results['failed'])}.**")
+    return "\n".join(lines)
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    cells, reference = row["cells"], row["reference"]
+    verdict = row["verdict"] if row["verdict"] in ("met", "-") else f"**{row['verdict']}**"
+    name = reference["name"] if reference else "-"
+    return (
+        row["title"], cells["fable_exec"], name, cells["reference"], cells["ratio"], row["target"] or "-", verdict,
+        cells["fable_engine"],
+    )  # fmt: skip
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return "None."
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
