@@ -184,13 +184,18 @@ class RunningCommand(_EventQueue):
             if self.exchange.done:
                 return
             if self.exchange.input.pushing:
-                self._step(until)
-                return
-            self._watcher.watch(descriptor, _nothing, writable=True)
+                self._step(until)  # its pusher watches the descriptor
+            else:
+                self._step_watching(descriptor, until)
+        finally:
+            self._lock.release()
+
+    def _step_watching(self, descriptor: int, until: float) -> None:
+        self._watcher.watch(descriptor, _nothing, writable=True)
+        try:
             self._step(until)
         finally:
             self._watcher.unwatch(descriptor)
-            self._lock.release()
 
 
 def _feed(exchange: Exchange, rest: memoryview) -> int:

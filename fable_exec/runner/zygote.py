@@ -213,7 +213,7 @@ def _spawn_zygote(its_socket: int) -> int:
 
 
 def _temporary_directory() -> str:
-    """Where the private directory goes. tempfile.gettempdir() would try by writing, which takes a descriptor; the zygote reports."""
+    """Where the private directory goes. tempfile.gettempdir() tries by writing and needs a descriptor."""
     if tempfile.tempdir:
         return os.fsdecode(tempfile.tempdir)
     named = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
