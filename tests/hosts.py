@@ -38,7 +38,7 @@ def start(program: str, *arguments: str, **options: Any) -> tuple[subprocess.Pop
     try:
         process = subprocess.Popen(
             [sys.executable, "-c", program_text(program), *arguments],
-            env=environment, pass_fds=(writing,), stderr=subprocess.PIPE, text=True, **options,
+            env=environment, pass_fds=(writing,), text=True, **{"stderr": subprocess.PIPE, **options},
         )  # fmt: skip
     finally:
         os.close(writing)
