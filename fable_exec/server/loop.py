@@ -35,7 +35,7 @@ from fable_exec.protocol import (
     WriteFile,
 )
 from fable_exec.server.lines import AnswerLines, error_line
-from fable_exec.server.outbox import HIGH_WATER_BYTES, Outbox
+from fable_exec.server.outbox import GONE, HIGH_WATER_BYTES, Outbox
 from fable_exec.server.session import Session, Task, cancelled_before_it_began
 from fable_exec.server.workers import Workers
 
@@ -46,7 +46,6 @@ FINISH_SECONDS = 1.5
 END_SECONDS = 0.35
 """How long ending it may take."""
 _READ_BYTES = 1 << 16
-_GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 _AT_ONCE = (Probe, StatPath, ListCommands)
 """Answered by the listening thread, always: they take microseconds."""
@@ -111,7 +110,7 @@ class Server:
                 self._read()
             elif descriptor == self._wake_reader:
                 self._take_finished()
-            elif flags & _GONE:
+            elif flags & GONE:
                 self._outbox.give_up()
             else:
                 self._outbox.flush()

@@ -12,7 +12,10 @@ import select
 import threading
 from collections.abc import Callable
 
-__all__ = ["HIGH_WATER_BYTES", "Outbox"]
+__all__ = ["GONE", "HIGH_WATER_BYTES", "Outbox"]
+
+GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
+"""What poll(2) says of a peer that reads no more."""
 
 HIGH_WATER_BYTES = 256 * 1024
 _ATOMIC_BYTES = 4096
@@ -86,4 +89,9 @@ class Outbox:
         return done
 
     def _can_write(self) -> bool:
-        return any(flags & select.POLLOUT for _, flags in self._poll.poll(0))
+        ready = self._poll.poll(0)
+        if not ready:
+            return False
+        if ready[0][1] & GONE:
+            raise BrokenPipeError
+        return True

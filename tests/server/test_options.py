@@ -1,0 +1,124 @@
+"""From command line, environment and policy file to one policy: what wins, and what is a fault."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fable_exec import BrokerPolicy, PolicyError
+from fable_exec.policy import dump_json
+from fable_exec.server.options import Options, read_options
+
+DIGESTS = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("flag", "new", "old", "file", "document")}
+
+
+def options(workspace: Path, *flags: str, **environment: str) -> Options:
+    return read_options(["--workspace", str(workspace), *flags], environment)
+
+
+def test_the_seeds_flags_are_the_policy(workspace: Path) -> None:
+    found = options(workspace, "--allow-executable", "git", "--allow-executable", "python3", "--max-output-bytes", "5")
+    assert found.policy == BrokerPolicy(workspace=workspace, allowed_executables=("git", "python3"), max_output_bytes=5)
+    assert options(workspace).policy == BrokerPolicy(workspace=workspace)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".toml"])
+def test_flags_complete_and_win_over_a_policy_file(workspace: Path, tmp_path: Path, suffix: str) -> None:
+    text = {".json": '{"max_output_bytes": 7, "launch": "plain"}', ".toml": 'max_output_bytes = 7\nlaunch = "plain"\n'}[suffix]
+    (tmp_path / f"policy{suffix}").write_text(text)
+    found = options(workspace, "--policy", str(tmp_path / f"policy{suffix}"), "--max-output-bytes", "8")
+    assert (found.policy.max_output_bytes, found.policy.launch) == (8, "plain")
+
+
+def test_a_policy_may_come_by_a_descriptor(workspace: Path) -> None:
+    policy = BrokerPolicy(workspace=workspace, write_token_digest=DIGESTS["document"])
+    with tempfile.TemporaryFile() as file:
+        file.write(dump_json(policy).encode())
+        file.seek(0)
+        found = read_options(["--policy-fd", str(os.dup(file.fileno()))], {})
+    assert found.policy == policy
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "winner"),
+    [
+        ([], {}, None),
+        ([], {"FABLE_BROKER_WRITE_TOKEN_DIGEST": DIGESTS["old"]}, "old"),
+        ([], {"FABLE_BROKER_WRITE_TOKEN_DIGEST": DIGESTS["old"], "FABLE_EXEC_WRITE_TOKEN_DIGEST": DIGESTS["new"]}, "new"),
+        ([], {"FABLE_EXEC_WRITE_TOKEN_DIGEST": f"  {DIGESTS['new'].upper()}\n"}, "new"),
+        ([], {"FABLE_EXEC_WRITE_TOKEN_DIGEST": " "}, None),
+        ([], {"FABLE_EXEC_WRITE_TOKEN_DIGEST": " ", "FABLE_BROKER_WRITE_TOKEN_DIGEST": DIGESTS["old"]}, "old"),
+        ([], {"FABLE_EXEC_WRITE_TOKEN_DIGEST_FILE": "FILE"}, "file"),
+        ([], {"FABLE_BROKER_WRITE_TOKEN_DIGEST_FILE": "FILE"}, "file"),
+        (["--write-token-digest", DIGESTS["flag"]], {"FABLE_EXEC_WRITE_TOKEN_DIGEST": DIGESTS["new"]}, "flag"),
+        (["--write-token-digest-file", "FILE"], {"FABLE_EXEC_WRITE_TOKEN_DIGEST": DIGESTS["new"]}, "file"),
+    ],
+)
+def test_the_first_level_that_gives_a_digest_wins(
+    workspace: Path, tmp_path: Path, flags: list[str], environment: dict[str, str], winner: str | None
+) -> None:
+    file = tmp_path / "digest"
+    file.write_text(f"{DIGESTS['file']}\n")
+
+    def placed(text: str) -> str:
+        return text.replace("FILE", str(file)) if text == "FILE" else text
+
+    given = {name: placed(value) for name, value in environment.items()}
+    found = options(workspace, *map(placed, flags), **given)
+    assert found.policy.write_token_digest == (None if winner is None else DIGESTS[winner])
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment"),
+    [
+        (["--write-token-digest", "abc"], {}),
+        (["--write-token-digest", DIGESTS["flag"], "--write-token-digest-file", "/dev/null"], {}),
+        ([], {"FABLE_EXEC_WRITE_TOKEN_DIGEST": DIGESTS["new"], "FABLE_EXEC_WRITE_TOKEN_DIGEST_FILE": "/dev/null"}),
+        ([], {"FABLE_BROKER_WRITE_TOKEN_DIGEST": DIGESTS["new"], "FABLE_BROKER_WRITE_TOKEN_DIGEST_FILE": "/dev/null"}),
+        ([], {"FABLE_EXEC_WRITE_TOKEN_DIGEST": "not a digest"}),
+        ([], {"FABLE_EXEC_WRITE_TOKEN_DIGEST_FILE": "/nowhere/at/all"}),
+        (["--max-output-bytes", "0"], {}),
+        (["--audit-log", "relative"], {}),
+        (["--policy", "/nowhere.toml"], {}),
+        (["--policy", "/nowhere.toml", "--policy-fd", "9"], {}),
+        (["--policy-fd", "999"], {}),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_faults_of_the_policy(
+    workspace: Path, flags: list[str], environment: dict[str, str]
+) -> None:
+    with pytest.raises(PolicyError):
+        options(workspace, *flags, **environment)
+
+
+def test_a_workspace_must_be_given(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="workspace: is required"):
+        read_options([], {})
+
+
+@pytest.mark.parametrize("flags", [["--no-such-flag"], ["--max-output-bytes", "many"], ["--work", "x"], ["extra"]])
+def test_a_command_line_that_is_not_of_its_form_is_status_two(flags: list[str], capsys: Any) -> None:
+    with pytest.raises(SystemExit) as caught:
+        read_options(flags, {})
+    assert caught.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_the_admins_places_come_from_flags_or_environment(workspace: Path) -> None:
+    found = options(workspace, "--admin-fd", "7", FABLE_BROKER_ADMIN_FILE="/old", FABLE_EXEC_ADMIN_SOCKET="127.0.0.1:0").admin
+    assert (found.descriptor, found.file, found.socket) == (7, Path("/old"), "127.0.0.1:0")
+    found = options(workspace, "--admin-file", "/flag", FABLE_EXEC_ADMIN_FILE="/new", FABLE_BROKER_ADMIN_FILE="/old").admin
+    assert found.file == Path("/flag")
+    assert options(workspace, FABLE_EXEC_ADMIN_FILE="/new", FABLE_BROKER_ADMIN_FILE="/old").admin.file == Path("/new")
+
+
+def test_an_audit_log_by_flag_keeps_the_other_rules_of_the_file(workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "policy.json").write_text(json.dumps({"audit": {"on_failure": "continue"}}))
+    found = options(workspace, "--policy", str(tmp_path / "policy.json"), "--audit-log", str(tmp_path / "log"))
+    assert (found.policy.audit.path, found.policy.audit.on_failure) == (tmp_path / "log", "continue")
