@@ -6,7 +6,8 @@ pinned read-only by the launcher where there are mounts; this room finds what to
 
 from __future__ import annotations
 
-from fable_exec.laterfiles.names import Kind, LaterFile
-from fable_exec.laterfiles.sentry import Finding, Sentry
+from fable_exec.laterfiles.judging import Finding
+from fable_exec.laterfiles.names import Kind, LaterFile, kind_of_path
+from fable_exec.laterfiles.sentry import Sentry
 
-__all__ = ["Finding", "Kind", "LaterFile", "Sentry"]
+__all__ = ["Finding", "Kind", "LaterFile", "Sentry", "kind_of_path"]

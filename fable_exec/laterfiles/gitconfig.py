@@ -1,163 +1,244 @@
-"""Read a git configuration file as git would, and keep only what cannot run anything. Pure text in, text out.
+"""Read a git configuration file character by character as git does. Pure text in, settings out; nothing is expanded or followed.
 
-Git itself is never asked: it would read the very file. Source of the syntax: git-config(1), "Syntax". A line that is not
-understood is not kept.
+Git itself is never asked: it would read the very file. The syntax is that of git-config(1) and of git's own reader, down to
+which characters are white space; tests/laterfiles compare with `git config --list`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import string
 from typing import NamedTuple
 
-__all__ = ["Setting", "hooks_path", "parse", "unsafe_settings", "without_unsafe"]
+__all__ = ["Config", "Setting", "is_plain", "last_value", "parse", "written"]
+
+_SPACE = " \t\n\r"
+_LETTERS = frozenset(string.ascii_letters)
+_KEY = frozenset(string.ascii_letters + string.digits + "-")
+_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "\\": "\\", '"': '"'}
+_NEEDS_NO_QUOTES = re.compile(r"[A-Za-z0-9/._:@+*-]+")
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 class Setting(NamedTuple):
-    """One `key = value`; `name` is section.subsection.key, section and key in lower case."""
+    """One `key = value`; section and key in lower case, the value None for a key alone, which means true."""
 
     section: str
     subsection: str | None
     key: str
-    value: str
+    value: str | None
 
     @property
     def name(self) -> str:
         """As `git config --list` prints it."""
         middle = "" if self.subsection is None else f".{self.subsection}"
-        return f"{self.section}{middle}.{self.key}"
+        return f"{self.section}{middle}.{self.key}" if self.section or middle else self.key
 
 
-_SECTION = re.compile(r'\s*\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\\n]|\\.)*)")?\s*\]')
-_KEY = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*(=?)")
-_SAFE_CORE = {
-    "repositoryformatversion",
-    "filemode",
-    "bare",
-    "logallrefupdates",
-    "ignorecase",
-    "precomposeunicode",
-    "symlinks",
-}
-_ORDINARY_URL = re.compile(
-    r"(?:https?|git|ssh|file)://[^\s'\"`$;&|<>\x00-\x1f-][^\s'\"`$;&|<>\x00-\x1f]*|/[^\s\x00-\x1f]*|\.{0,2}/[^\x00-\x1f]*"
-)
-_SCP_URL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*:(?!:)[^\s\x00-\x1f:-][^\x00-\x1f]*")
+class Config(NamedTuple):
+    """What a file says, up to `fault`: the line that git stops at, empty when it reads to the end."""
+
+    settings: tuple[Setting, ...]
+    fault: str
 
 
-def parse(text: str) -> Iterator[Setting]:
-    """Every setting that git would see, in order; nothing is expanded or followed."""
-    section, subsection = "", None
-    for line in _logical_lines(text):
-        match = _SECTION.match(line)
-        while match is not None:
-            section, subsection = _section_of(match)
-            line = line[match.end() :]
-            match = _SECTION.match(line)
-        found = _KEY.match(line)
-        if found is not None:
-            value = _value(line[found.end() :]) if found.group(2) else "true"
-            yield Setting(section, subsection, found.group(1).lower(), value)
+class _Bad(Exception):
+    """Git calls this line bad."""
 
 
-def unsafe_settings(text: str) -> tuple[Setting, ...]:
-    """The settings that are not on the safe list: any of them may name a program, a file or another place."""
-    return tuple(setting for setting in parse(text) if not _is_safe(setting))
+class _Reader:
+    """Characters one by one; a line ends with LF or CR LF, and the end of the file ends one too."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._next = 0
+        self.line = 1
+
+    @property
+    def ended(self) -> bool:
+        return self._next > len(self._text)
+
+    def take(self) -> str:
+        start, self._next = self._next, self._next + 1
+        if start >= len(self._text):
+            return "\n"
+        character = self._text[start]
+        if character == "\r" and self._text[start + 1 : start + 2] == "\n":
+            self._next += 1
+            character = "\n"
+        self.line += character == "\n"
+        return character
 
 
-def without_unsafe(text: str) -> str:
-    """The safe settings alone, written anew."""
-    lines: list[str] = []
-    last: tuple[str, str | None] | None = None
-    for setting in parse(text):
-        if not _is_safe(setting):
-            continue
-        if (setting.section, setting.subsection) != last:
-            last = (setting.section, setting.subsection)
-            lines.append(
-                f"[{setting.section}]" if setting.subsection is None else f'[{setting.section} "{_escaped(setting.subsection)}"]'
-            )
-        lines.append(f'\t{setting.key} = "{_escaped(setting.value)}"')
-    return "\n".join([*lines, ""])
+def parse(text: str) -> Config:
+    """Every setting that git would see, in order."""
+    reader = _Reader(text.removeprefix(_BYTE_ORDER_MARK))
+    settings: list[Setting] = []
+    section: tuple[str, str | None] = ("", None)
+    try:
+        while True:
+            character = _significant(reader)
+            if character == "":
+                return Config(tuple(settings), "")
+            if character == "[":
+                section = _section(reader)
+            elif character in _LETTERS:
+                settings.append(Setting(*section, *_setting(reader, character)))
+            else:
+                raise _Bad
+    except _Bad:
+        return Config(tuple(settings), f"line {reader.line}")
 
 
-def hooks_path(text: str) -> str | None:
-    """The last core.hooksPath, or None."""
-    found = None
-    for setting in parse(text):
-        if (setting.section, setting.subsection, setting.key) == ("core", None, "hookspath"):
-            found = setting.value
-    return found
+def _significant(reader: _Reader) -> str:
+    """The next character outside white space and comments; empty at the end."""
+    comment = False
+    while True:
+        character = reader.take()
+        if reader.ended:
+            return ""
+        if character == "\n":
+            comment = False
+        elif character in "#;":
+            comment = True
+        elif not comment and character not in _SPACE:
+            return character
 
 
-def _is_safe(setting: Setting) -> bool:
-    section, key = setting.section, setting.key
-    if section == "core":
-        return setting.subsection is None and key in _SAFE_CORE
-    if section == "remote":
-        return key == "fetch" or (key == "url" and _is_ordinary_url(setting.value))
-    if section == "branch":
-        return key in ("remote", "merge", "rebase", "description") and not setting.value.startswith("-")
-    if section == "extensions":
-        return key in ("objectformat", "refstorage", "worktreeconfig")
-    if section == "submodule":
-        return key == "active" or (key == "url" and _is_ordinary_url(setting.value))
-    return section == "user" and key in ("name", "email")
-
-
-def _is_ordinary_url(url: str) -> bool:
-    """No `ext::` and other helpers, no leading dash: gitremote-helpers(7), CVE-2017-1000117."""
-    return _ORDINARY_URL.fullmatch(url) is not None or _SCP_URL.fullmatch(url) is not None
-
-
-def _logical_lines(text: str) -> Iterator[str]:
-    """Lines with their continuations joined; a byte order mark and comments are git's to skip."""
-    pending = ""
-    for line in text.removeprefix("\ufeff").splitlines():
-        pending += line
-        if _ends_with_backslash(pending):
-            pending = pending[:-1]
-            continue
-        stripped = pending.lstrip()
-        if stripped and stripped[0] not in "#;":
-            yield pending
-        pending = ""
-    if pending:
-        yield pending
-
-
-def _ends_with_backslash(line: str) -> bool:
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
-
-
-def _section_of(match: re.Match[str]) -> tuple[str, str | None]:
-    name, quoted = match.group(1).lower(), match.group(2)
-    if quoted is not None:
-        return name, re.sub(r"\\(.)", r"\1", quoted)
-    section, dot, subsection = name.partition(".")
+def _section(reader: _Reader) -> tuple[str, str | None]:
+    name = ""
+    while True:
+        character = reader.take()
+        if reader.ended:
+            raise _Bad
+        if character == "]":
+            break
+        if character in _SPACE:
+            return name.lower(), _subsection(reader, character)
+        if character not in _KEY and character != ".":
+            raise _Bad
+        name += character
+    if not name:
+        raise _Bad
+    section, dot, subsection = name.lower().partition(".")
     return section, subsection if dot else None
 
 
-def _value(text: str) -> str:
-    """Quotes removed, escapes resolved, comment and outer space cut, as git does."""
+def _subsection(reader: _Reader, character: str) -> str:
+    while character in _SPACE:
+        if character == "\n":
+            raise _Bad
+        character = reader.take()
+    if character != '"':
+        raise _Bad
+    name = ""
+    while (character := reader.take()) != '"':
+        if character == "\\":
+            character = reader.take()
+        if character == "\n":
+            raise _Bad
+        name += character
+    if reader.take() != "]":
+        raise _Bad
+    return name
+
+
+def _setting(reader: _Reader, first: str) -> tuple[str, str | None]:
+    name = first
+    while True:
+        character = reader.take()
+        if reader.ended or character not in _KEY:
+            break
+        name += character
+    while character in " \t":
+        character = reader.take()
+    if character == "\n":
+        return name.lower(), None
+    if character != "=":
+        raise _Bad
+    return name.lower(), _value(reader)
+
+
+def _value(reader: _Reader) -> str:
+    """Quotes removed, escapes resolved, comment and outer space cut."""
     out: list[str] = []
-    quoted, kept = False, 0
-    characters = iter(text.strip())
-    for character in characters:
+    quoted, comment, spaces = False, False, 0
+    while True:
+        character = reader.take()
+        if character == "\n":
+            if quoted:
+                raise _Bad
+            return "".join(out)
+        if comment:
+            continue
+        if character in _SPACE and not quoted:
+            spaces += bool(out)
+            continue
+        if character in "#;" and not quoted:
+            comment = True
+            continue
+        out.append(" " * spaces)
+        spaces = 0
         if character == '"':
             quoted = not quoted
         elif character == "\\":
-            following = next(characters, "")
-            out.append({"n": "\n", "t": "\t", "b": "\b"}.get(following, following))
-        elif character in "#;" and not quoted:
-            break
+            _escape(reader, out)
         else:
             out.append(character)
-            if not quoted and character.isspace():
-                continue
-        kept = len(out)
-    return "".join(out[:kept])
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+def _escape(reader: _Reader, out: list[str]) -> None:
+    character = reader.take()
+    if character == "\n":
+        return
+    if character not in _ESCAPES:
+        raise _Bad
+    out.append(_ESCAPES[character])
+
+
+_PLAIN_LINE = re.compile(
+    r"""[ \t]*
+    (?: \[[A-Za-z0-9.-]+(?:[ \t]+"(?:[^"\\\x00-\x1f\x7f]|\\["\\])*")?\][ \t]*
+      | [A-Za-z][A-Za-z0-9-]*[ \t]*(?:=(?:[^"\\\#;\x00-\x08\x0a-\x1f\x7f]|\\["\\ntb]|"(?:[^"\\\x00-\x1f\x7f]|\\["\\ntb])*")*)?
+      | )
+    (?:[\#;][^\x00-\x08\x0a-\x1f\x7f]*)?""",
+    re.VERBOSE,
+)
+
+
+def is_plain(text: str) -> bool:
+    """Whether it is written the way git writes: one thing a line, nothing continued. Other readers then understand the same."""
+    return all(_PLAIN_LINE.fullmatch(line.removesuffix("\r")) is not None for line in text.split("\n"))
+
+
+def written(settings: tuple[Setting, ...]) -> str:
+    """The settings as a plain file."""
+    lines: list[str] = []
+    last: tuple[str, str | None] | None = None
+    for setting in settings:
+        if (setting.section, setting.subsection) != last:
+            last = (setting.section, setting.subsection)
+            lines.append(_header(*last))
+        lines.append(f"\t{setting.key}" if setting.value is None else f"\t{setting.key} = {_quoted(setting.value)}")
+    return "\n".join([*lines, ""])
+
+
+def _header(section: str, subsection: str | None) -> str:
+    if subsection is None:
+        return f"[{section}]"
+    quoted = subsection.replace("\\", "\\\\").replace('"', '\\"')
+    return f'[{section} "{quoted}"]'
+
+
+def _quoted(text: str) -> str:
+    if _NEEDS_NO_QUOTES.fullmatch(text):
+        return text
+    for character, letter in (("\\", "\\"), ('"', '"'), ("\n", "n"), ("\t", "t"), ("\b", "b")):
+        text = text.replace(character, "\\" + letter)
+    return f'"{text}"'
+
+
+def last_value(config: Config, section: str, key: str) -> str | None:
+    """The value in force of a setting without subsection, or None."""
+    values = [each.value for each in config.settings if (each.section, each.subsection, each.key) == (section, None, key)]
+    return values[-1] if values else None

@@ -1,26 +1,53 @@
-"""Find the files that run later below one directory, by descriptors, and say which directories were seen."""
+"""Find the files that run later below one directory, by descriptors, and remember what each directory is.
+
+A directory is watched before it is listed, so that nothing that comes in between is missed. What cannot be looked into is put
+down as a gap. It judges nothing, and follows no link and no pointer.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 
 import attrs
 
-from fable_exec.laterfiles.gitconfig import hooks_path
-from fable_exec.laterfiles.names import Kind, LaterFile, is_git_directory, is_sample, kind_in_git_directory, kind_of_name
-from fable_exec.pathguard import FileKind, Workspace, WorkspacePath
+from fable_exec.laterfiles.names import (
+    Kind,
+    LaterFile,
+    Names,
+    holds_no_names,
+    is_git_directory,
+    is_sample,
+    kind_in_git_directory,
+    kind_of_name,
+)
+from fable_exec.laterfiles.watching import TreeWatch
+from fable_exec.pathguard import Workspace, WorkspacePath
 
-__all__ = ["Names", "hooks_among", "identity_of", "read_text", "scan"]
+__all__ = ["Content", "Gap", "Scanner", "content_of", "status_of"]
 
-Names = tuple[str, ...]
-Seen = Callable[[Names, int, bool], None]
-"""Called with a directory's components, a descriptor of it, valid during the call only, and whether it is a git directory."""
+_MAX_PATH_BYTES = 3900
+"""Below what the kernel resolves in one call (PATH_MAX, 4096)."""
+_MAX_DIRECTORIES = 200_000
+_VANISHED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
-_INSIDE_GIT = {"modules", "worktrees"}
-"""What of a git directory is searched: objects and refs hold nothing that runs, and are large."""
-_MAX_CONFIG_BYTES = 1 << 20
-_MAX_DEPTH = 128
+
+@attrs.frozen
+class Gap:
+    """A place below which nothing was looked at, and why; `unreadable` when permission is missing."""
+
+    components: Names
+    reason: str
+    unreadable: bool = False
+
+
+@attrs.frozen
+class Content:
+    """What a small file holds; `fault` says why it could not be read as a whole."""
+
+    text: str
+    fault: str = ""
 
 
 @attrs.frozen
@@ -29,31 +56,103 @@ class _Entry:
     is_directory: bool
 
 
-def scan(workspace: Workspace, start: Names, seen: Seen) -> Iterator[LaterFile]:
-    """Every later file at and below the directory `start`. What vanishes or cannot be read meanwhile is passed over."""
-    waiting = [(start, _parent_is_git(start))]
-    while waiting:
-        components, in_git = waiting.pop()
+class Scanner:
+    """Knows which directories are git directories (`git_directories`) and which are later files as a whole (`inside`)."""
+
+    def __init__(self, workspace: Workspace, watch: TreeWatch) -> None:
+        self._workspace = workspace
+        self._watch = watch
+        self.git_directories: set[Names] = set()
+        self.inside: dict[Names, Kind] = {}
+        self.named: dict[Names, Kind] = {}
+        """Directories that count because something names them: a configured directory of hooks, the target of a link."""
+        self.entered: set[Names] = set()
+        """Directories that were looked into: a change of their mode alone is no reason to look again."""
+        self.gaps: list[Gap] = []
+
+    def file_at(self, directory: Names, name: str, is_directory: bool) -> LaterFile | None:
+        """The later file that an entry of a known directory is, or None."""
+        components = (*directory, name)
+        kind = self.inside.get(directory)
+        if kind is not None:
+            sample = kind is Kind.GIT_HOOK and is_sample(name) and not is_directory
+            return None if sample else LaterFile(components, kind, is_directory, covered=True)
+        kind = self.named.get(components) if is_directory else None
+        if kind is None and directory in self.git_directories:
+            kind = kind_in_git_directory(name)
+        kind = kind or kind_of_name(name, directory, is_directory=is_directory)
+        return None if kind is None else LaterFile(components, kind, is_directory)
+
+    def below(self, start: Names) -> Iterator[LaterFile]:
+        """Every later file below the directory `start`. What vanishes meanwhile is passed over."""
+        waiting, left = [start], _MAX_DIRECTORIES
+        while waiting:
+            directory = waiting.pop()
+            left -= 1
+            if left < 0:
+                self.gaps.append(Gap(directory, f"more than {_MAX_DIRECTORIES} directories at once"))
+                return
+            entries = self._entered(directory)
+            for entry in entries:
+                file = self.file_at(directory, entry.name, entry.is_directory)
+                if file is not None:
+                    yield file
+            waiting += [(*directory, entry.name) for entry in entries if entry.is_directory]
+
+    def _entered(self, directory: Names) -> list[_Entry]:
+        """Its entries, after noting what it is; empty when it is not searched."""
+        if directory and self._is_object_store(directory):
+            return []
+        if sum(map(len, map(os.fsencode, directory))) + len(directory) > _MAX_PATH_BYTES:
+            self.gaps.append(Gap(directory, "the path is too long"))
+            return []
         try:
-            descriptor = workspace.open_directory(WorkspacePath(components=components))
-        except OSError:
-            continue
+            descriptor = self._workspace.open_directory(WorkspacePath(components=directory))
+        except OSError as error:
+            self._not_entered(directory, error)
+            return []
         try:
+            self._watch.add(directory, descriptor)
             entries = _entries(descriptor)
-            name = components[-1] if components else ""
-            git = is_git_directory(name, {entry.name for entry in entries})
-            seen(components, descriptor, git)
-        except OSError:
-            continue
+            self._remember(directory, descriptor, entries)
+            self.entered.add(directory)
+            return entries
+        except OSError as error:
+            self._not_entered(directory, error)
+            return []
         finally:
             os.close(descriptor)
-        yield from _later_files(workspace, components, entries, git, in_git)
-        if len(components) < _MAX_DEPTH:
-            waiting += [((*components, entry.name), git) for entry in entries if _worth_entering(entry, git, in_git)]
 
+    def _is_object_store(self, directory: Names) -> bool:
+        above = directory[:-1]
+        return len(directory) > 1 and above[:-1] in self.git_directories and holds_no_names(above[-1], directory[-1])
 
-def _parent_is_git(start: Names) -> bool:
-    return len(start) > 1 and start[-2].casefold() == ".git"
+    def _not_entered(self, directory: Names, error: OSError) -> None:
+        if error.errno in _VANISHED:
+            return
+        unreadable = error.errno in (errno.EACCES, errno.EPERM)
+        self.gaps.append(Gap(directory, os.strerror(error.errno or errno.EIO), unreadable))
+
+    def _remember(self, directory: Names, descriptor: int, entries: list[_Entry]) -> None:
+        kind = self._kind_inside(directory)
+        if kind is not None:
+            self.inside[directory] = kind
+        else:
+            self.inside.pop(directory, None)
+        if kind is None and is_git_directory(directory[-1] if directory else "", (entry.name for entry in entries)):
+            self.git_directories.add(directory)
+            self._watch.add(directory, descriptor, losses=True)
+        else:
+            self.git_directories.discard(directory)
+
+    def _kind_inside(self, directory: Names) -> Kind | None:
+        """The kind that every entry of `directory` has, or None for a directory in which the names decide."""
+        if not directory:
+            return self.named.get(directory)
+        file = self.file_at(directory[:-1], directory[-1], True)
+        if file is None:
+            return None
+        return Kind.GIT_HOOK if file.kind is Kind.GIT_HOOKS else file.kind
 
 
 def _entries(descriptor: int) -> list[_Entry]:
@@ -61,68 +160,26 @@ def _entries(descriptor: int) -> list[_Entry]:
         return [_Entry(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
 
 
-def _worth_entering(entry: _Entry, in_git: bool, below_git: bool) -> bool:
-    if not entry.is_directory:
-        return False
-    return not in_git or entry.name.casefold() in _INSIDE_GIT or entry.name.casefold() == "hooks"
-
-
-def _later_files(
-    workspace: Workspace, components: Names, entries: list[_Entry], git: bool, below_git: bool
-) -> Iterator[LaterFile]:
-    if below_git and components[-1].casefold() == "hooks":
-        yield from hooks_among(components, [(entry.name, entry.is_directory) for entry in entries])
-        return
-    for entry in entries:
-        kind = kind_in_git_directory(entry.name) if git else kind_of_name(entry.name, is_directory=entry.is_directory)
-        if kind is not None:
-            yield LaterFile((*components, entry.name), kind, entry.is_directory)
-    if git:
-        yield from _redirected_hooks(workspace, components)
-
-
-def hooks_among(directory: Names, entries: Iterable[tuple[str, bool]]) -> Iterator[LaterFile]:
-    """The hooks among the (name, is directory) entries of a directory of hooks."""
-    for name, is_directory in entries:
-        if not is_sample(name):
-            yield LaterFile((*directory, name), Kind.GIT_HOOK, is_directory)
-
-
-def _redirected_hooks(workspace: Workspace, git_directory: Names) -> Iterator[LaterFile]:
-    """What core.hooksPath names, when it lies in the workspace: relative to the work tree, git-config(1)."""
-    named = hooks_path(read_text(workspace, (*git_directory, "config")))
-    if named is None or os.path.isabs(named) or named.startswith("~"):
-        return
-    tree = git_directory[:-1] if git_directory and git_directory[-1].casefold() == ".git" else git_directory
-    target = os.path.normpath("/".join((*tree, named))).split("/")
-    if ".." in target or target == ["."]:
-        return
-    yield LaterFile(tuple(target), Kind.GIT_HOOKS, True)
-    try:
-        listing = workspace.list(WorkspacePath(components=tuple(target)))
-    except OSError:
-        return
-    yield from hooks_among(tuple(target), [(entry.name, entry.kind is FileKind.DIRECTORY) for entry in listing.entries])
-
-
-def identity_of(workspace: Workspace, components: Names) -> tuple[int, int] | None:
-    """Inode and time of the last change of one name, never followed; None when it is not there."""
+def status_of(workspace: Workspace, components: Names) -> os.stat_result | None:
+    """What lstat says of one name; None when it is not there or cannot be reached."""
     try:
         parent = workspace.open_directory(WorkspacePath(components=components[:-1]))
     except OSError:
         return None
     try:
-        found = os.stat(components[-1], dir_fd=parent, follow_symlinks=False)
+        return os.stat(components[-1], dir_fd=parent, follow_symlinks=False)
     except OSError:
         return None
     finally:
         os.close(parent)
-    return found.st_ino, found.st_ctime_ns
 
 
-def read_text(workspace: Workspace, components: Names) -> str:
-    """A small file as text; empty when it is missing, too large or not a plain file."""
+def content_of(workspace: Workspace, components: Names, max_bytes: int) -> Content:
+    """A small file as text. Never waits: what is not a plain file is a fault."""
     try:
-        return workspace.read(WorkspacePath(components=components), _MAX_CONFIG_BYTES).data.decode("utf-8", "surrogateescape")
-    except OSError:
-        return ""
+        found = workspace.read(WorkspacePath(components=components), max_bytes)
+    except OSError as error:
+        return Content("", str(getattr(error, "reason", error.strerror)))
+    if found.truncated:
+        return Content("", f"larger than {max_bytes} bytes")
+    return Content(found.data.decode("utf-8", "surrogateescape"))

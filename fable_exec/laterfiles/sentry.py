@@ -6,19 +6,25 @@ accepted; what appears while a command runs is judged. One lock; a call that fin
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable
 from typing import Literal
 
-from fable_exec.laterfiles.judging import Finding, Judge
-from fable_exec.laterfiles.names import Kind, LaterFile, completes_git_directory, kind_in_git_directory, kind_of_name
-from fable_exec.laterfiles.scanning import Names, hooks_among, identity_of, scan
+from fable_exec.laterfiles.judging import Finding, Judge, finding
+from fable_exec.laterfiles.known import KnownFiles
+from fable_exec.laterfiles.names import Kind, LaterFile, Names, completes_git_directory, folded_name
+from fable_exec.laterfiles.quarantine import Quarantine, open_up
+from fable_exec.laterfiles.scanning import Gap, Scanner, status_of
 from fable_exec.laterfiles.watching import Change, TreeWatch
-from fable_exec.pathguard import Workspace
+from fable_exec.pathguard import Workspace, WorkspacePath
 
 __all__ = ["Finding", "Sentry"]
 
 Action = Literal["neutralise", "report", "fail"]
+
+_MAX_FINDINGS = 100
+_MAX_TIMES_OPENED = 64
 
 
 class Sentry:
@@ -28,97 +34,160 @@ class Sentry:
         workspace: stays the caller's and must outlive the sentry.
         quarantine: a directory outside the workspace that takes what is moved away.
         action: "neutralise" makes a finding harmless; "report" and "fail" only say that it is there.
+
+    Raises:
+        ValueError: the quarantine lies inside the workspace.
     """
 
     def __init__(self, workspace: Workspace, quarantine: str, action: Action = "neutralise") -> None:
         self._workspace = workspace
-        self._judge = Judge(workspace, quarantine, neutralise=action == "neutralise")
-        self._watch = TreeWatch()
+        self._neutralise = action == "neutralise"
+        self._judge = Judge(workspace, Quarantine(quarantine, workspace.path), neutralise=self._neutralise)
         self._lock = threading.Lock()
-        self._known: dict[Names, LaterFile] = {}
-        self._identity: dict[Names, tuple[int, int]] = {}
-        self._git_directories: set[Names] = set()
-        self._pins: tuple[tuple[str, int], ...] = ()
+        self._start()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._watch = TreeWatch()
+        self._scanner = Scanner(self._workspace, self._watch)
+        self._known = KnownFiles(self._workspace, self._scanner)
+        self._repositories: set[Names] = set()
         self._running = 0
-        self._note(self._scan(()))
+        self._known.accept_around()
+        self._accept(self._scanner.below(()))
+        self._unjudged = tuple(map(_of_gap, self._scanner.gaps))
+        self._scanner.gaps.clear()
 
     @property
     def watching(self) -> str:
         """Why every look is a full one; empty while changes are watched."""
         return self._watch.reason
 
-    def before_command(self) -> tuple[tuple[str, int], ...]:
-        """(path, inode) of what exists now and must not be changed by the command that starts. Pair it with `after_command`."""
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """What was wrong before any command ran: other names of later files, places that could not be looked into."""
         with self._lock:
+            return _bounded([*self._known.warnings(), *self._unjudged])
+
+    def before_command(self) -> tuple[tuple[str, int], ...]:
+        """(path, stamp) of what exists now and must not be changed by the command that starts; the stamp changes when the file
+        may be another one. Pair it with `after_command`."""
+        with self._lock:
+            if self._process != os.getpid():
+                self._start()  # a forked child must not take its parent's events away
             if self._running == 0:
-                self._note(self._appeared())
+                self._accept(self._appeared())
+                self._scanner.gaps.clear()
             self._running += 1
-            return self._pins
+            return self._known.pins
 
     def after_command(self) -> tuple[Finding, ...]:
         """What was planted since, already dealt with."""
         with self._lock:
-            self._running -= 1
-            appeared = {file.components: file for file in self._appeared()}
-            findings = tuple(finding for file in appeared.values() for finding in self._judge.judge(file))
-            self._note(file for file in appeared.values() if identity_of(self._workspace, file.components) is not None)
-            list(self._watch.changes())  # our own mending
-            return findings
+            self._running = max(0, self._running - 1)
+            changes = self._changes()
+            if not changes:
+                return ()
+            appeared = dict.fromkeys(self._looked_up(changes))
+            appeared.update(dict.fromkeys(self._behind_closed_doors()))
+            findings = [found for file in appeared if (found := self._judge.judge(file)) is not None]
+            self._known.note(appeared)
+            findings += map(_of_gap, self._scanner.gaps)
+            self._scanner.gaps.clear()
+            return _bounded([*findings, *self._losses(changes)])
 
     def close(self) -> None:
         """Stop watching. Idempotent."""
-        self._watch.close()
+        with self._lock:
+            self._watch.close()
 
-    def _appeared(self) -> list[LaterFile]:
-        changes = list(self._watch.changes())
-        if any(change.everything for change in changes):
-            return [file for file in self._scan(()) if self._is_news(file)]
+    def _accept(self, files: Iterable[LaterFile]) -> None:
+        self._known.accept(files)
+        self._repositories = {each for each in self._scanner.git_directories if not each or folded_name(each[-1]) == ".git"}
+
+    def _appeared(self) -> Iterable[LaterFile]:
+        changes = self._changes()
+        return self._looked_up(changes) if changes else ()
+
+    def _changes(self) -> list[Change]:
+        changes = list(dict.fromkeys(self._watch.changes()))
+        lost = [change for change in changes if change.everything]
+        return [*lost[:1], *(change for change in changes if change.gone)] if lost else changes
+
+    def _looked_up(self, changes: list[Change]) -> list[LaterFile]:
+        """The later files that the changes stand for."""
+        if changes[0].everything:
+            return [file for file in self._scanner.below(()) if self._known.is_news(file)]
         found: list[LaterFile] = []
-        for change in dict.fromkeys(changes):
-            found += self._looked_up(change)
+        starts: set[Names] = set()
+        for change in changes:
+            if change.gone:
+                continue
+            file = self._scanner.file_at(change.directory, change.name, change.is_directory)
+            if file is not None:
+                found.append(file)
+            if change.is_directory and (change.appeared or (*change.directory, change.name) not in self._scanner.entered):
+                starts.add((*change.directory, change.name))
+            if completes_git_directory(change.name) and change.directory not in self._scanner.git_directories:
+                starts.add(change.directory)
+        for start in _outermost(starts):
+            found += self._scanner.below(start)
         return found
 
-    def _looked_up(self, change: Change) -> Iterable[LaterFile]:
-        """The later files that one change stands for."""
-        if self._holds_hooks(change.directory):
-            return hooks_among(change.directory, [(change.name, change.is_directory)])
-        components = (*change.directory, change.name)
-        in_git = change.directory in self._git_directories
-        kind = kind_in_git_directory(change.name) if in_git else kind_of_name(change.name, is_directory=change.is_directory)
-        found = [] if kind is None else [LaterFile(components, kind, change.is_directory)]
-        if change.is_directory:
-            found += self._scan(components)
-        if completes_git_directory(change.name) and not in_git:
-            found += self._scan(change.directory)
+    def _behind_closed_doors(self) -> list[LaterFile]:
+        """What lies in directories that the command made unreadable; they are opened up for it."""
+        found: list[LaterFile] = []
+        for _ in range(_MAX_TIMES_OPENED if self._neutralise else 0):
+            gap = next((gap for gap in self._scanner.gaps if gap.unreadable and gap.components), None)
+            if gap is None:
+                break
+            self._scanner.gaps.remove(gap)
+            self._open(gap)
+            found += self._scanner.below(gap.components)
+            if any(left.components == gap.components for left in self._scanner.gaps):
+                break
         return found
 
-    def _holds_hooks(self, directory: Names) -> bool:
-        known = self._known.get(directory)
-        return known is not None and known.kind is Kind.GIT_HOOKS
+    def _open(self, gap: Gap) -> None:
+        try:
+            parent = self._workspace.open_directory(WorkspacePath(components=gap.components[:-1]))
+        except OSError:
+            return
+        try:
+            open_up(parent, gap.components[-1])
+        finally:
+            os.close(parent)
 
-    def _scan(self, start: Names) -> list[LaterFile]:
-        return list(scan(self._workspace, start, self._saw))
+    def _losses(self, changes: list[Change]) -> list[Finding]:
+        """Repositories of the host that a command took the objects or branches of: no pin can keep what commits must write."""
+        gone = {
+            change.directory: change
+            for change in changes
+            if change.gone and change.directory in self._repositories and folded_name(change.name) in ("objects", "refs")
+        }
+        return [
+            finding(LaterFile(directory, Kind.GIT_REPOSITORY, True), "left", f"lost its {change.name}")
+            for directory, change in gone.items()
+            if status_of(self._workspace, (*directory, change.name)) is None
+        ]
 
-    def _saw(self, components: Names, descriptor: int, git: bool) -> None:
-        self._watch.add(components, descriptor)
-        if git:
-            self._git_directories.add(components)
 
-    def _note(self, files: Iterable[LaterFile]) -> None:
-        """Take `files` into the list, those that are still there; a hook is covered by its directory's pin."""
-        changed = False
-        for file in files:
-            identity = identity_of(self._workspace, file.components)
-            if identity is not None:
-                self._known[file.components] = file
-                self._identity[file.components] = identity
-                changed = True
-        if changed:
-            self._pins = tuple(
-                ("/".join(components), self._identity[components][0])
-                for components, file in self._known.items()
-                if file.kind is not Kind.GIT_HOOK
-            )
+def _of_gap(gap: Gap) -> Finding:
+    return finding(LaterFile(gap.components, Kind.NOT_JUDGED, True), "left", f"could not be looked into: {gap.reason}")
 
-    def _is_news(self, file: LaterFile) -> bool:
-        return self._identity.get(file.components) != identity_of(self._workspace, file.components)
+
+def _outermost(starts: set[Names]) -> list[Names]:
+    """Without those that lie below another one."""
+    kept: list[Names] = []
+    for start in sorted(starts):
+        if not kept or start[: len(kept[-1])] != kept[-1]:
+            kept.append(start)
+    return kept
+
+
+def _bounded(findings: list[Finding]) -> tuple[Finding, ...]:
+    more = len(findings) - _MAX_FINDINGS
+    if more <= 0:
+        return tuple(findings)
+    summary = Finding(".", Kind.NOT_JUDGED, "left", f"and {more} more findings, dealt with in the same way")
+    return (*findings[:_MAX_FINDINGS], summary)

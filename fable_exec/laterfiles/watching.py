@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 
 import attrs
 
 from fable_exec._launcher import kernel_inotify as inotify
-from fable_exec.laterfiles.scanning import Names
+from fable_exec.laterfiles.names import Names
 
 __all__ = ["Change", "TreeWatch"]
 
-_MASK = inotify.IN_CREATE | inotify.IN_MOVED_TO | inotify.IN_CLOSE_WRITE | inotify.IN_ATTRIB
+_APPEARED = inotify.IN_CREATE | inotify.IN_MOVED_TO
+_MASK = _APPEARED | inotify.IN_CLOSE_WRITE | inotify.IN_ATTRIB
+_GONE = inotify.IN_DELETE | inotify.IN_MOVED_FROM
+_NO_MORE_WATCHES = (errno.ENOSPC, errno.ENOMEM, errno.EMFILE)
 
 
 @attrs.frozen
 class Change:
-    """Something with this name appeared or changed in a watched directory. Both empty: anything may have changed."""
+    """Something with this name in a watched directory is new (`appeared`), changed, or `gone`. No name: anything may be."""
 
     directory: Names
     name: str
     is_directory: bool
+    appeared: bool = True
+    gone: bool = False
 
     @property
     def everything(self) -> bool:
@@ -44,15 +50,27 @@ class TreeWatch:
             self._instance = -1
             self.reason = f"no inotify: {error.strerror}"
 
-    def add(self, components: Names, descriptor: int) -> None:
-        """Watch the directory behind `descriptor`, which stays the caller's; under a new name the old one is forgotten."""
+    def add(self, components: Names, descriptor: int, *, losses: bool = False) -> None:
+        """Watch the directory behind `descriptor`, which stays the caller's; under a new name the old one is forgotten.
+
+        Args:
+            losses: tell what goes away, too.
+
+        Raises:
+            OSError: this directory cannot be watched. That there are no more watches is no error but `reason`.
+        """
         if self.reason:
             return
         try:
-            self._directories[inotify.add_watch(self._instance, descriptor, _MASK)] = components
+            number = inotify.add_watch(self._instance, descriptor, _MASK | _GONE if losses else _MASK)
         except OSError as error:
+            if error.errno not in _NO_MORE_WATCHES:
+                raise
             # One unwatched directory is enough to miss something, so all of it becomes a full look.
             self.reason = f"no more inotify watches: {error.strerror}"
+            self._release()
+            return
+        self._directories[number] = components
 
     def changes(self) -> Iterator[Change]:
         """What happened since the last call."""
@@ -65,11 +83,22 @@ class TreeWatch:
             elif event.mask & inotify.IN_IGNORED:
                 self._directories.pop(event.watch, None)
             elif event.watch in self._directories and event.name:
-                yield Change(self._directories[event.watch], event.name, bool(event.mask & inotify.IN_ISDIR))
+                yield Change(
+                    self._directories[event.watch],
+                    event.name,
+                    bool(event.mask & inotify.IN_ISDIR),
+                    bool(event.mask & _APPEARED),
+                    bool(event.mask & _GONE),
+                )
 
     def close(self) -> None:
         """Stop watching. Idempotent."""
+        self.reason = self.reason or "closed"
+        self._release()
+
+    def _release(self) -> None:
+        """Watches are counted by user: those that no longer serve must not be missing elsewhere."""
         if self._instance >= 0:
             os.close(self._instance)
             self._instance = -1
-            self.reason = "closed"
+        self._directories.clear()

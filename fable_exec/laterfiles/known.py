@@ -1,0 +1,114 @@
+"""The later files that are accepted: what the host made, and what was judged harmless. From them come the pins.
+
+Accepting a file also takes in what it leads to: the target of a link, the hooks that a configuration names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from fable_exec.laterfiles.hookpaths import HookPaths
+from fable_exec.laterfiles.judging import Finding, finding
+from fable_exec.laterfiles.names import Kind, LaterFile, Names
+from fable_exec.laterfiles.pointers import kind_at, link_target
+from fable_exec.laterfiles.scanning import Scanner, status_of
+from fable_exec.pathguard import FileKind, Workspace
+
+__all__ = ["KnownFiles"]
+
+_MAX_PINS = 2_000
+_MAX_LINKS = 8
+_MIN_PRUNED = 1_000
+
+Identity = tuple[int, int, int]
+"""Inode, time of the last change of the inode (which nobody can set back), number of names."""
+
+
+class KnownFiles:
+    """`pins` is what a command must not change, oldest first, at most 2 000; the rest is only swept."""
+
+    def __init__(self, workspace: Workspace, scanner: Scanner) -> None:
+        self._workspace = workspace
+        self._scanner = scanner
+        self._hook_paths = HookPaths(workspace)
+        self._files: dict[Names, tuple[LaterFile, Identity]] = {}
+        self._prune_at = _MIN_PRUNED
+        self.pins: tuple[tuple[str, int], ...] = ()
+
+    def accept(self, files: Iterable[LaterFile]) -> None:
+        """Take in what the host made, with what it leads to."""
+        noted = self.note(files)
+        led_to = [target for file in noted for target in self._led_to(file)]
+        for target in led_to:
+            self._accept_target(target)
+
+    def accept_around(self) -> None:
+        """Take in the hooks that a repository around the workspace runs from inside it."""
+        for directory in self._hook_paths.around():
+            self._scanner.named[directory] = Kind.GIT_HOOKS
+
+    def note(self, files: Iterable[LaterFile]) -> list[LaterFile]:
+        """Remember those of `files` that are there."""
+        noted = []
+        for file in files:
+            identity = self._identity(file.components)
+            if identity is not None:
+                self._files[file.components] = (file, identity)
+                noted.append(file)
+        if len(self._files) > self._prune_at:
+            self._prune()
+        if noted:
+            self.pins = tuple(self._pinned())
+        return noted
+
+    def is_news(self, file: LaterFile) -> bool:
+        """Whether it is not known, or not as it was."""
+        known = self._files.get(file.components)
+        return known is None or known[1] != self._identity(file.components)
+
+    def warnings(self) -> Iterator[Finding]:
+        """Files with more than one name: the others cannot be found, and what is written through them is not seen."""
+        for file, (_, _, names) in self._files.values():
+            if names > 1 and not file.is_directory:
+                yield finding(file, "left", f"has {names - 1} more names in the file system, by which it can be changed")
+
+    def _identity(self, components: Names) -> Identity | None:
+        status = status_of(self._workspace, components)
+        return None if status is None else (status.st_ino, status.st_ctime_ns, status.st_nlink)
+
+    def _pinned(self) -> Iterator[tuple[str, int]]:
+        left = _MAX_PINS
+        for file, identity in self._files.values():
+            if not file.covered:
+                yield file.path, identity[1]
+                left -= 1
+                if left == 0:
+                    return
+
+    def _prune(self) -> None:
+        self._files = {at: known for at, known in self._files.items() if self._identity(at) is not None}
+        self._prune_at = 2 * len(self._files) + _MIN_PRUNED
+
+    def _led_to(self, file: LaterFile) -> Iterator[LaterFile]:
+        """What an accepted file makes count as well."""
+        components = file.components
+        for _ in range(_MAX_LINKS):
+            target = link_target(self._workspace, components)
+            if not target:
+                break
+            components = target
+            yield LaterFile(target, file.kind, kind_at(self._workspace, target) is FileKind.DIRECTORY)
+        if file.kind is Kind.GIT_CONFIG:
+            directories = self._hook_paths.of_git_directory(file.components[:-1])
+        elif file.kind is Kind.GIT_POINTER:
+            directories = self._hook_paths.of_pointer(file.components)
+        else:
+            return
+        for directory in directories:
+            yield LaterFile(directory, Kind.GIT_HOOKS, True)
+
+    def _accept_target(self, target: LaterFile) -> None:
+        if target.is_directory:
+            self._scanner.named[target.components] = target.kind
+            self.note(self._scanner.below(target.components))
+        self.note([target])
