@@ -76,9 +76,13 @@ class Lines:
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Ours, with a way to find this very package and the benchmarks."""
+    """Ours, with a way to find this very package and the benchmarks, and Python as it is when nobody has set it up otherwise.
+
+    PYTHONDONTWRITEBYTECODE above all would have every child compile the package anew, but not what pip compiled already.
+    """
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
-    return {**os.environ, "PYTHONPATH": path, **(more or {})}
+    return {**plain, "PYTHONPATH": path, **(more or {})}
 
 
 @contextmanager

@@ -9,11 +9,13 @@ import select
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import IO
 
-__all__ = ["TRUE", "compiled_spawner", "durable_write", "posix_spawn", "read_and_hash", "run_captured", "run_on_loop"]
+__all__ = ["TRUE", "compiled_spawners", "durable_write", "posix_spawn", "read_and_hash", "run_captured", "run_on_loop"]
 
 TRUE = shutil.which("true") or "/bin/true"
 _C_PROGRAM = Path(__file__).with_name("spawner.c")
@@ -79,29 +81,43 @@ def _drain(*descriptors: int) -> None:
 
 
 @contextmanager
-def compiled_spawner() -> Iterator[Callable[[], float] | None]:
-    """posix_spawn by a C program that clocks itself; None where there is no compiler. It does one for each byte it gets."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        yield None
-        return
-    with tempfile.TemporaryDirectory() as directory:
+def compiled_spawners(count: int) -> Iterator[Callable[[int], float] | None]:
+    """posix_spawn by so many C programs at once; None where there is no compiler.
+
+    What is yielded has each of them spawn so many times, one after the other, and returns the seconds of all of that together;
+    of a single one, without what it takes to tell it.
+    """
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         program = os.path.join(directory, "spawner")
-        built = subprocess.run([compiler, "-O2", "-o", program, str(_C_PROGRAM)], capture_output=True)
-        if built.returncode:
+        if not _compiled(program):
             yield None
             return
-        process = subprocess.Popen([program, TRUE], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert process.stdin is not None and process.stdout is not None
-        requests, answers = process.stdin.fileno(), process.stdout
+        pipes = [stack.enter_context(_spawner(program)) for _ in range(count)]
 
-        def spawn() -> float:
-            os.write(requests, b".")
-            return int(answers.readline()) / 1e9
+        def spawn(each: int) -> float:
+            start = time.perf_counter()
+            for requests, _ in pipes:
+                os.write(requests, b"." * each)
+            clocked = [int(answers.readline()) for _, answers in pipes for _ in range(each)]
+            return clocked[0] / 1e9 if len(clocked) == 1 else time.perf_counter() - start
 
-        try:
-            yield spawn
-        finally:
-            process.stdin.close()
-            process.wait()
-            process.stdout.close()
+        yield spawn
+
+
+def _compiled(program: str) -> bool:
+    compiler = shutil.which("cc")
+    return (
+        compiler is not None and not subprocess.run([compiler, "-O2", "-o", program, _C_PROGRAM], capture_output=True).returncode
+    )
+
+
+@contextmanager
+def _spawner(program: str) -> Iterator[tuple[int, IO[bytes]]]:
+    process = subprocess.Popen([program, TRUE], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        yield process.stdin.fileno(), process.stdout
+    finally:
+        process.stdin.close()
+        process.wait()
+        process.stdout.close()

@@ -9,6 +9,7 @@ import argparse
 import datetime
 import importlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -92,6 +93,10 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 def main(arguments: list[str]) -> int:
     options = _options(arguments)
+    # What is started by the library itself gets this environment too.
+    os.environ.update(there := environment())
+    for name in os.environ.keys() - there.keys():
+        del os.environ[name]
     peers = Peers.none("not asked for") if options.no_peers else install()
     for name, reason in peers.missing.items():
         print(f"{name}: skipped: {reason}", file=sys.stderr)

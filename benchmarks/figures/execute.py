@@ -30,9 +30,9 @@ def _side_by_side(setting: Setting) -> list[Figure]:
         timed("asyncio subprocess", lambda: loop.run(raw.run_on_loop())),
         timed("os.posix_spawn", raw.posix_spawn),
     ]
-    spawn = setting.enter(raw.compiled_spawner())
+    spawn = setting.enter(raw.compiled_spawners(1))
     if spawn is not None:
-        contestants.append(Contestant("posix_spawn in C", spawn))
+        contestants.append(Contestant("posix_spawn in C", lambda: spawn(1)))
     contestants += setting.peer(ENGINE, "engine_execute", workspace=str(setting.workspace()), command=["true"])
     contestants += setting.peer("plumbum", "plumbum_run")
     try:

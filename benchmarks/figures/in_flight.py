@@ -8,18 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks import raw
 from benchmarks.figure import Figure, at_least, commands_per_second
-from benchmarks.measuring import interleaved, timed
+from benchmarks.measuring import Contestant, interleaved, timed
 from benchmarks.peers import ENGINE
 from benchmarks.setting import Setting
 from fable_exec import AsyncExecutionBroker
 
 IN_FLIGHT = 8
 FULL_COUNT = 400
+LIMIT = "posix_spawn in C, 8 processes of it: the limit at that moment"
 LEAST_PER_SECOND = 1200
 
 
 def measure(setting: Setting) -> list[Figure]:
-    count = setting.size(FULL_COUNT, least=2 * IN_FLIGHT)
+    each = setting.size(FULL_COUNT // IN_FLIGHT, least=2)
+    count = each * IN_FLIGHT
     unit = commands_per_second(count)
     broker, client = setting.broker(), setting.client()
     pool = setting.enter(ThreadPoolExecutor(IN_FLIGHT))
@@ -36,6 +38,9 @@ def measure(setting: Setting) -> list[Figure]:
         timed("subprocess.run", in_threads(raw.run_captured)),
         timed("asyncio subprocess", lambda: loop.run(_on_loop(raw.run_on_loop, count))),
     ]
+    spawn = setting.enter(raw.compiled_spawners(IN_FLIGHT))
+    if spawn is not None:
+        contestants.append(Contestant(LIMIT, lambda: spawn(each)))
     contestants += setting.peer(ENGINE, "engine_in_flight", workspace=str(setting.workspace()), threads=IN_FLIGHT, count=count)
     try:
         found = interleaved(contestants, setting.rounds(15), warm_up=1)
@@ -57,6 +62,7 @@ def measure(setting: Setting) -> list[Figure]:
             reference_name=reference_name,
             target=bound,
             peer=engine if name == "threads" else None,
+            others={LIMIT: found[LIMIT]} if name == "threads" and LIMIT in found else {},
         )
         for name, title, reference, reference_name, bound in rows
     ]
