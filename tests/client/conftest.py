@@ -1,0 +1,15 @@
+"""Every test here leaves no descriptor, thread or child."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.leaks import nothing_left
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    with nothing_left():
+        yield
