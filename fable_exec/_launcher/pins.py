@@ -21,6 +21,9 @@ _ANCHOR = kernel_mount.MOUNT_ATTR_NOSUID | kernel_mount.MOUNT_ATTR_NODEV
 _PIN = _ANCHOR | kernel_mount.MOUNT_ATTR_RDONLY
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
+Mounts = dict[str, bool]
+"""Mount points, and whether what is mounted there is read-only."""
+
 
 class Pins:
     """The pins of one workspace, in this process's mount namespace."""
@@ -36,14 +39,14 @@ class Pins:
 
     def keep(self) -> None:
         """Put every pin in place that is not; what no longer exists is forgotten. Raises OSError when a mount is refused."""
-        mounted = _mount_points()
+        mounted = _mounts()
         root = os.open(self._workspace, O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self._wanted = tuple(path for path in self._wanted if self._keep_one(root, path, mounted))
         finally:
             os.close(root)
 
-    def _keep_one(self, root: int, path: str, mounted: set[str]) -> bool:
+    def _keep_one(self, root: int, path: str, mounted: Mounts) -> bool:
         parents = path.split("/")[:-1]
         try:
             for depth in range(1, len(parents) + 1):
@@ -55,9 +58,10 @@ class Pins:
             raise
         return True
 
-    def _over_itself(self, root: int, path: str, attributes: int, mounted: set[str]) -> None:
+    def _over_itself(self, root: int, path: str, attributes: int, mounted: Mounts) -> None:
         place = f"{self._workspace}/{path}"
-        if place in mounted:
+        # A directory that was an anchor and becomes a pin gets a second mount.
+        if mounted.get(place) or (place in mounted and attributes == _ANCHOR):
             return
         target = openat2(root, path, _NO_FOLLOW, resolve=_STRICT)
         try:
@@ -69,12 +73,17 @@ class Pins:
                 os.close(tree)
         finally:
             os.close(target)
-        mounted.add(place)
+        mounted[place] = attributes == _PIN
 
 
-def _mount_points() -> set[str]:
+def _mounts() -> Mounts:
+    """Every mount of this namespace; of several at one place the last, which is on top, counts."""
+    found: Mounts = {}
     with open("/proc/self/mountinfo", "rb") as file:
-        return {_unescaped(line.split(b" ", 5)[4]) for line in file}
+        for line in file:
+            _, _, _, _, place, options, _ = line.split(b" ", 6)
+            found[_unescaped(place)] = options.split(b",", 1)[0] == b"ro"
+    return found
 
 
 def _unescaped(field: bytes) -> str:

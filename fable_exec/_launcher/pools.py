@@ -64,7 +64,8 @@ class _StagedPool:
             self._slot_arrived(message, descriptors)
 
     def pin(self, paths: list[str]) -> None:
-        if paths or self._changes.poll(0):
+        # What failed once is tried again: the paths are the stager's by then, and no change of mounts need tell of them.
+        if paths or self._pinned or self._changes.poll(0):
             self._pinned = None
             wire.send(self._stager, {"pins": paths})
             while self._pinned is None:

@@ -25,7 +25,7 @@ _URL = re.compile(
     r"(?:https?|git|ssh|file)://(?!-)[^\s'\"`$;&|<>\x00-\x1f\x7f]+"
     r"|(?:\.{0,2}/)[^\x00-\x1f\x7f]*"
     # host:path; never "helper::address", gitremote-helpers(7), and no leading dash (CVE-2017-1000117)
-    r"|[A-Za-z0-9_][A-Za-z0-9_.@-]*:(?![:-])[^\s\x00-\x1f\x7f]+"
+    r"|[A-Za-z0-9_][A-Za-z0-9_.@-]*:(?![:-]|//)[^\s\x00-\x1f\x7f]+"
 )
 
 _PLAIN_SETTINGS: dict[tuple[str, str], re.Pattern[str]] = {

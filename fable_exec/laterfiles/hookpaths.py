@@ -73,10 +73,10 @@ class HookPaths:
 
     @staticmethod
     def _with_husky(directory: Names | None) -> list[Names]:
-        """The hooks in husky's directory `_` only run the files of the same name beside it."""
+        """The hooks in husky's directory `_` only run the files of the same name beside it: the directory above counts, too."""
         if not directory:
             return []
-        return [directory, directory[:-1]] if directory[-1] == "_" and len(directory) > 1 else [directory]
+        return [directory[:-1] if directory[-1] == "_" and len(directory) > 1 else directory]
 
 
 def _hooks_path(texts: list[str]) -> str | None:

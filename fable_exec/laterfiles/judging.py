@@ -23,6 +23,7 @@ __all__ = ["Finding", "Judge", "finding"]
 
 _MAX_CONFIG_BYTES = 65_536
 _MAX_DETAIL = 400
+_MAX_PATH = 1_000
 
 
 @attrs.frozen
@@ -44,7 +45,10 @@ class Finding:
 
 def finding(file: LaterFile, done: str, detail: str, kept: str = "") -> Finding:
     """A finding about `file`, its text bounded and fit to be shown: a command may have written all of it."""
-    return Finding(file.path, file.kind, done, display_text(detail)[:_MAX_DETAIL], kept)
+    path = file.path or "."
+    if len(path) > _MAX_PATH:
+        path = f"{path[:_MAX_PATH]}... ({len(path)} characters)"
+    return Finding(path, file.kind, done, display_text(detail)[:_MAX_DETAIL], kept)
 
 
 class Judge:

@@ -16,7 +16,8 @@ from fable_exec.pathguard import FileKind, Workspace
 
 __all__ = ["KnownFiles"]
 
-_MAX_PINS = 2_000
+_MAX_MOUNTS = 4_000
+"""Of pins and the directories above them: a namespace holds 100 000 mounts, and each one takes time once."""
 _MAX_LINKS = 8
 _MIN_PRUNED = 1_000
 
@@ -25,13 +26,18 @@ Identity = tuple[int, int, int]
 
 
 class KnownFiles:
-    """`pins` is what a command must not change, oldest first, at most 2 000; the rest is only swept."""
+    """`pins` is what a command must not change: (path, serial number), the oldest first. What is too many is only swept.
+
+    The number is a new one whenever the file may have become another, also by a rename of a directory above it.
+    """
 
     def __init__(self, workspace: Workspace, scanner: Scanner) -> None:
         self._workspace = workspace
         self._scanner = scanner
         self._hook_paths = HookPaths(workspace)
         self._files: dict[Names, tuple[LaterFile, Identity]] = {}
+        self._serials: dict[Names, int] = {}
+        self._last_serial = 0
         self._prune_at = _MIN_PRUNED
         self.pins: tuple[tuple[str, int], ...] = ()
 
@@ -54,6 +60,8 @@ class KnownFiles:
             identity = self._identity(file.components)
             if identity is not None:
                 self._files[file.components] = (file, identity)
+                self._last_serial += 1
+                self._serials[file.components] = self._last_serial
                 noted.append(file)
         if len(self._files) > self._prune_at:
             self._prune()
@@ -77,16 +85,17 @@ class KnownFiles:
         return None if status is None else (status.st_ino, status.st_ctime_ns, status.st_nlink)
 
     def _pinned(self) -> Iterator[tuple[str, int]]:
-        left = _MAX_PINS
-        for file, identity in self._files.values():
+        mounts: set[Names] = set()
+        for file, _ in self._files.values():
             if not file.covered:
-                yield file.path, identity[1]
-                left -= 1
-                if left == 0:
+                mounts.update(file.components[: depth + 1] for depth in range(len(file.components)))
+                if len(mounts) > _MAX_MOUNTS:
                     return
+                yield file.path, self._serials[file.components]
 
     def _prune(self) -> None:
         self._files = {at: known for at, known in self._files.items() if self._identity(at) is not None}
+        self._serials = {at: self._serials[at] for at in self._files}
         self._prune_at = 2 * len(self._files) + _MIN_PRUNED
 
     def _led_to(self, file: LaterFile) -> Iterator[LaterFile]:

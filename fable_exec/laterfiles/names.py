@@ -19,6 +19,7 @@ __all__ = [
     "LaterFile",
     "Names",
     "completes_git_directory",
+    "counts_somewhere",
     "folded_name",
     "holds_no_names",
     "is_git_directory",
@@ -105,10 +106,11 @@ _IN_GIT_DIRECTORY: dict[str, Kind] = {
     "gitdir": Kind.GIT_POINTER,
 }
 _GIT_NAMES = (".git", "git~1")
-# What setup.c asks of a git directory: a HEAD, and objects and refs in it or where commondir says. The directory that a
-# commondir names needs no HEAD.
-_MARKS = ({"objects", "refs"}, {"head", "commondir"})
+# What git asks of a git directory: a HEAD, and objects and refs in it or where commondir says. A directory that a commondir
+# names needs no HEAD itself; the only commondir that is let stand lies in its worktrees.
+_MARKS = ({"head", "objects", "refs"}, {"head", "commondir"}, {"objects", "refs", "worktrees"})
 _ALL_MARKS = frozenset().union(*_MARKS)
+_COUNTING = _ALL_MARKS | _ANYWHERE.keys() | _BELOW.keys() | _IN_GIT_DIRECTORY.keys()
 _OBJECT_STORE = frozenset({"pack", "info", *(f"{number:02x}" for number in range(256))})
 
 
@@ -117,6 +119,11 @@ def folded_name(name: str) -> str:
     if name.isascii() and ":" not in name and not name.endswith((".", " ")):
         return name.lower()
     return folded(name)
+
+
+def counts_somewhere(name: str) -> bool:
+    """Whether the name means anything in some directory; most do not, and need no second look."""
+    return folded_name(name) in _COUNTING
 
 
 def kind_of_name(name: str, directory: Names, *, is_directory: bool) -> Kind | None:

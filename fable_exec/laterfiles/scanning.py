@@ -16,6 +16,7 @@ from fable_exec.laterfiles.names import (
     Kind,
     LaterFile,
     Names,
+    counts_somewhere,
     holds_no_names,
     is_git_directory,
     is_sample,
@@ -50,10 +51,9 @@ class Content:
     fault: str = ""
 
 
-@attrs.frozen
-class _Entry:
-    name: str
-    is_directory: bool
+_Entry = tuple[str, bool]
+"""A name and whether it is a directory."""
+_NOTHING: tuple[list[_Entry], list[str]] = ([], [])
 
 
 class Scanner:
@@ -92,36 +92,41 @@ class Scanner:
             if left < 0:
                 self.gaps.append(Gap(directory, f"more than {_MAX_DIRECTORIES} directories at once"))
                 return
-            entries = self._entered(directory)
-            for entry in entries:
-                file = self.file_at(directory, entry.name, entry.is_directory)
+            candidates, subdirectories = self._entered(directory)
+            for name, is_directory in candidates:
+                file = self.file_at(directory, name, is_directory)
                 if file is not None:
                     yield file
-            waiting += [(*directory, entry.name) for entry in entries if entry.is_directory]
+            waiting += [(*directory, name) for name in subdirectories]
 
-    def _entered(self, directory: Names) -> list[_Entry]:
-        """Its entries, after noting what it is; empty when it is not searched."""
+    def _entered(self, directory: Names) -> tuple[list[_Entry], list[str]]:
+        """Its entries that may count, and its subdirectories, after noting what it is; nothing when it is not searched."""
         if directory and self._is_object_store(directory):
-            return []
+            return _NOTHING
         if sum(map(len, map(os.fsencode, directory))) + len(directory) > _MAX_PATH_BYTES:
             self.gaps.append(Gap(directory, "the path is too long"))
-            return []
+            return _NOTHING
         try:
             descriptor = self._workspace.open_directory(WorkspacePath(components=directory))
         except OSError as error:
             self._not_entered(directory, error)
-            return []
+            return _NOTHING
         try:
             self._watch.add(directory, descriptor)
             entries = _entries(descriptor)
-            self._remember(directory, descriptor, entries)
-            self.entered.add(directory)
-            return entries
+            counting = [entry for entry in entries if counts_somewhere(entry[0])]
+            self._remember(directory, descriptor, counting)
         except OSError as error:
             self._not_entered(directory, error)
-            return []
+            return _NOTHING
         finally:
             os.close(descriptor)
+        self.entered.add(directory)
+        subdirectories = [name for name, is_directory in entries if is_directory]
+        if directory in self.inside:
+            return entries, subdirectories
+        named = [(name, True) for name in subdirectories if (*directory, name) in self.named] if self.named else []
+        return [*counting, *named], subdirectories
 
     def _is_object_store(self, directory: Names) -> bool:
         above = directory[:-1]
@@ -139,7 +144,7 @@ class Scanner:
             self.inside[directory] = kind
         else:
             self.inside.pop(directory, None)
-        if kind is None and is_git_directory(directory[-1] if directory else "", (entry.name for entry in entries)):
+        if kind is None and is_git_directory(directory[-1] if directory else "", (entry[0] for entry in entries)):
             self.git_directories.add(directory)
             self._watch.add(directory, descriptor, losses=True)
         else:
@@ -157,7 +162,7 @@ class Scanner:
 
 def _entries(descriptor: int) -> list[_Entry]:
     with os.scandir(descriptor) as found:
-        return [_Entry(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
 
 
 def status_of(workspace: Workspace, components: Names) -> os.stat_result | None:

@@ -51,10 +51,10 @@ class Sentry:
         self._watch = TreeWatch()
         self._scanner = Scanner(self._workspace, self._watch)
         self._known = KnownFiles(self._workspace, self._scanner)
-        self._repositories: set[Names] = set()
+        self._repositories_of_commands: set[Names] = set()
         self._running = 0
         self._known.accept_around()
-        self._accept(self._scanner.below(()))
+        self._known.accept(self._scanner.below(()))
         self._unjudged = tuple(map(_of_gap, self._scanner.gaps))
         self._scanner.gaps.clear()
 
@@ -76,7 +76,7 @@ class Sentry:
             if self._process != os.getpid():
                 self._start()  # a forked child must not take its parent's events away
             if self._running == 0:
-                self._accept(self._appeared())
+                self._known.accept(self._appeared())
                 self._scanner.gaps.clear()
             self._running += 1
             return self._known.pins
@@ -88,22 +88,20 @@ class Sentry:
             changes = self._changes()
             if not changes:
                 return ()
+            repositories = set(self._scanner.git_directories)
             appeared = dict.fromkeys(self._looked_up(changes))
             appeared.update(dict.fromkeys(self._behind_closed_doors()))
+            self._repositories_of_commands |= self._scanner.git_directories - repositories
             findings = [found for file in appeared if (found := self._judge.judge(file)) is not None]
             self._known.note(appeared)
             findings += map(_of_gap, self._scanner.gaps)
             self._scanner.gaps.clear()
-            return _bounded([*findings, *self._losses(changes)])
+            return _bounded([*findings, *self._losses(changes, repositories)])
 
     def close(self) -> None:
         """Stop watching. Idempotent."""
         with self._lock:
             self._watch.close()
-
-    def _accept(self, files: Iterable[LaterFile]) -> None:
-        self._known.accept(files)
-        self._repositories = {each for each in self._scanner.git_directories if not each or folded_name(each[-1]) == ".git"}
 
     def _appeared(self) -> Iterable[LaterFile]:
         changes = self._changes()
@@ -117,7 +115,7 @@ class Sentry:
     def _looked_up(self, changes: list[Change]) -> list[LaterFile]:
         """The later files that the changes stand for."""
         if changes[0].everything:
-            return [file for file in self._scanner.below(()) if self._known.is_news(file)]
+            return self._news_below(())
         found: list[LaterFile] = []
         starts: set[Names] = set()
         for change in changes:
@@ -131,8 +129,13 @@ class Sentry:
             if completes_git_directory(change.name) and change.directory not in self._scanner.git_directories:
                 starts.add(change.directory)
         for start in _outermost(starts):
-            found += self._scanner.below(start)
+            found += self._news_below(start)
         return found
+
+    def _news_below(self, start: Names) -> list[LaterFile]:
+        # A command can make a directory be looked into again (by a name that makes it a git directory, by a rename): what the
+        # host has there must not be taken for planted.
+        return [file for file in self._scanner.below(start) if self._known.is_news(file)]
 
     def _behind_closed_doors(self) -> list[LaterFile]:
         """What lies in directories that the command made unreadable; they are opened up for it."""
@@ -143,7 +146,7 @@ class Sentry:
                 break
             self._scanner.gaps.remove(gap)
             self._open(gap)
-            found += self._scanner.below(gap.components)
+            found += self._news_below(gap.components)
             if any(left.components == gap.components for left in self._scanner.gaps):
                 break
         return found
@@ -158,17 +161,14 @@ class Sentry:
         finally:
             os.close(parent)
 
-    def _losses(self, changes: list[Change]) -> list[Finding]:
+    def _losses(self, changes: list[Change], repositories: set[Names]) -> list[Finding]:
         """Repositories of the host that a command took the objects or branches of: no pin can keep what commits must write."""
-        gone = {
-            change.directory: change
-            for change in changes
-            if change.gone and change.directory in self._repositories and folded_name(change.name) in ("objects", "refs")
-        }
+        gone = {change.directory: change for change in changes if change.gone and folded_name(change.name) in ("objects", "refs")}
         return [
             finding(LaterFile(directory, Kind.GIT_REPOSITORY, True), "left", f"lost its {change.name}")
             for directory, change in gone.items()
-            if status_of(self._workspace, (*directory, change.name)) is None
+            if directory in repositories - self._repositories_of_commands
+            and status_of(self._workspace, (*directory, change.name)) is None
         ]
 
 

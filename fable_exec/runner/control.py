@@ -17,7 +17,8 @@ class Control:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._guard = threading.Lock()
-        self._pinned: set[tuple[str, int]] = set()
+        self._pinned: dict[str, int] = {}
+        self._told: Iterable[tuple[str, int]] = ()
 
     def send(self, message: Any, descriptors: tuple[int, ...], pins: Iterable[tuple[str, int]] = ()) -> None:
         """Send a request without waiting, and with it those of `pins` that this launcher has not been told of.
@@ -27,9 +28,11 @@ class Control:
         with self._guard:
             if self._channel.fileno() < 0:
                 raise wire.PeerGone
-            news = [pin for pin in pins if pin not in self._pinned]
-            wire.send(self._channel, {**message, "pins": [path for path, _ in news]}, descriptors, socket.MSG_DONTWAIT)
+            # The same object as last time, as it nearly always is, holds nothing new.
+            news = {} if pins is self._told else {path: stamp for path, stamp in pins if self._pinned.get(path) != stamp}
+            wire.send(self._channel, {**message, "pins": list(news)}, descriptors, socket.MSG_DONTWAIT)
             self._pinned.update(news)
+            self._told = pins
 
     def duplicate(self) -> int:
         """A descriptor of the caller's own that becomes writable when `send` is worth another try. Raises PeerGone."""
