@@ -7,7 +7,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from fable_exec.runner import Command, Executable, Outcome, Runner, WorkspaceIdentity
+from fable_exec.confine import FileView, compile_plan
+from fable_exec.policy.confinement import Confinement
+from fable_exec.runner import Command, Executable, Launchers, Outcome, Runner, WorkspaceIdentity
 
 MODES = ("slots", "namespace", "plain")
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED": "1", "LANG": "C.UTF-8"}
@@ -54,8 +56,9 @@ def identity(workspace: Path) -> WorkspaceIdentity:
 
 
 def new_runner(workspace: Path, mode: Any) -> Runner:
-    """A runner in `workspace`; the caller closes it."""
-    return Runner(identity(workspace), mode)
+    """A runner in `workspace` without confinement; the caller closes it."""
+    view = FileView(workspace=str(workspace), writable=True)
+    return Runner(Launchers(identity(workspace)), lambda support: compile_plan(mode, support, Confinement.off(), view))
 
 
 def ending(outcome: Outcome) -> tuple[str, int | None, int | None]:

@@ -24,7 +24,7 @@ _SURFACE = {
     "x86_64": {"io_uring_setup": 425, "bpf": 321, "keyctl": 250, "perf_event_open": 298, "userfaultfd": 323, "add_key": 248},
     "aarch64": {"io_uring_setup": 425, "bpf": 280, "keyctl": 219, "perf_event_open": 241, "userfaultfd": 282, "add_key": 217},
 }
-_FILTERED = (errno.EPERM, errno.ENOSYS)
+_FILTERED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 
 
 def fork_canary(bait: dict[str, Any], workspace: str, output: int) -> int:

@@ -37,7 +37,7 @@ PR_SET_NO_NEW_PRIVS = 38
 SECUREBITS_NOROOT_LOCKED = 0b11
 
 _SYS_CLONE = {"x86_64": 56, "aarch64": 220}
-_CAP_SYS_CHROOT, _CAP_SYS_ADMIN = 18, 21
+_CAP_SETPCAP, _CAP_SYS_CHROOT, _CAP_SYS_ADMIN = 8, 18, 21
 _CAPABILITY_VERSION_3 = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -116,6 +116,13 @@ def drop_bounding_set() -> None:
         last = int(file.read())
     for capability in range(last + 1):
         prctl(PR_CAPBSET_DROP, capability)
+
+
+def has_capabilities() -> bool:
+    """Whether this process may give capabilities up (CAP_SETPCAP), as whoever has any of root's can."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        effective = next((line.split()[1] for line in file if line.startswith("CapEff:")), "0")
+    return bool(int(effective, 16) & 1 << _CAP_SETPCAP)
 
 
 def drop_capabilities() -> None:

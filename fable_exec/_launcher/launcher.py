@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import wire
+from .canary import fork_canary
 from .jobs import Job, refuse, room_for_jobs
 from .linuxos import pidfd_open
 from .places import Place, PlaceLost, Report, reap_exited
@@ -126,9 +127,15 @@ class Launcher:
     def _spawn(self, job: Job, place: Place) -> int:
         self._pool.pin(job.request["pins"])
         try:
-            return place.start(lambda: spawn(job.request, self._workspace, self._environment, job.streams))
+            return place.start(lambda: self._begin_leader(job))
         except OSError as error:
             raise SpawnFailed("place", error.errno or 0, type(place).__name__) from error
+
+    def _begin_leader(self, job: Job) -> int:
+        bait = job.request["canary"]
+        if bait is not None:
+            return fork_canary(bait, self._workspace.path, job.streams.stdout)
+        return spawn(job.request, self._workspace, self._environment, job.streams)
 
     def _fail(self, job: Job, failure: SpawnFailed) -> None:
         job.close_streams()

@@ -99,6 +99,8 @@ def _no_new_privileges() -> None:
 
 def _no_root_privileges() -> None:
     """User id 0 gets nothing from execve (capabilities(7), SECBIT_NOROOT), and no file can give anything back."""
+    if not kernel.has_capabilities():
+        return  # an ordinary user has none to lose, and no_new_privileges keeps any from coming
     kernel.prctl(kernel.PR_SET_SECUREBITS, kernel.SECUREBITS_NOROOT_LOCKED)
     kernel.drop_bounding_set()
 

@@ -37,6 +37,8 @@ class Prepared:
     cwd: str
     requested: str
     operation: Operation = attrs.field(repr=False)
+    read_only: bool = False
+    """Whether it may only run with the workspace read-only for its whole tree."""
 
     @property
     def executed(self) -> tuple[str, ...]:
@@ -95,7 +97,9 @@ class CommandWork:
             max_output_bytes=self._policy.max_output_bytes,
             on_output_limit=request.on_output_limit or self._policy.on_output_limit,
         )
-        return Prepared(command=command, cwd=str(cwd), requested=request.command[0], operation=operation)
+        return Prepared(
+            command=command, cwd=str(cwd), requested=request.command[0], operation=operation, read_only=decision.read_only
+        )
 
     def admit_input(self, prepared: Prepared) -> None:
         """Whether the running command may be fed: what may not be started now may not be told what to do either.

@@ -16,6 +16,7 @@ from typing import Any
 from fable_exec.broker import write_lock
 from fable_exec.broker.background import BackgroundCommands
 from fable_exec.broker.commands import CommandWork
+from fable_exec.broker.confined import ConfinedCommands
 from fable_exec.broker.environment import base_environment
 from fable_exec.broker.explain import Explanation
 from fable_exec.broker.files import FileWork
@@ -58,7 +59,7 @@ from fable_exec.protocol import (
     decode_request,
     encode_result,
 )
-from fable_exec.runner import Runner, WorkspaceIdentity
+from fable_exec.runtimes import runtime_paths
 
 __all__ = ["ExecutionBroker", "missing_file_is_value_error"]
 
@@ -86,11 +87,11 @@ class ExecutionBroker(BlockingCalls):
             undo.callback(self._executables.close)
             self._workspace = undo.enter_context(Workspace.open(policy.workspace))
             self._recorder = Recorder(policy)
-            self._runner = Runner(WorkspaceIdentity.of(str(policy.workspace), self._workspace.fd), policy.launch)
+            self._runner = ConfinedCommands(policy, self._workspace, runtime_paths(self._executables))
             undo.pop_all()
         self._lock = WriteLock(policy.write_token_digest, clock)
         self._paths = DoorPaths(self._workspace, policy.paths)
-        gate = Gate(policy, self._lock)
+        gate = Gate(policy, self._lock, self._runner.holds_read_only)
         environment = base_environment(policy, self._executables.path, os.environ)
         self._files = FileWork(policy, self._workspace, self._paths, gate)
         self._commands = CommandWork(policy, self._executables, environment, self._paths, gate)
@@ -215,7 +216,9 @@ class ExecutionBroker(BlockingCalls):
 
     def _started_for(self, request: ExecuteCommand | StartCommand, operation: Operation) -> StartedCommand:
         prepared = self._commands.prepare(request, operation)
-        started = StartedCommand(self._runner.start(prepared.command), prepared, self._commands, self._started.discard)
+        started = StartedCommand(
+            self._runner.start(prepared.command, read_only=prepared.read_only), prepared, self._commands, self._started.discard
+        )
         self._started.add(started)
         if self._closed:  # meanwhile; `close` may have looked before it was noted
             started.close()
@@ -223,7 +226,7 @@ class ExecutionBroker(BlockingCalls):
         return started
 
     @property
-    def command_parts(self) -> tuple[CommandWork, Runner]:
+    def command_parts(self) -> tuple[CommandWork, ConfinedCommands]:
         """What the asyncio twin drives by itself: the rules for commands, and the runner."""
         return self._commands, self._runner
 
@@ -233,7 +236,7 @@ class ExecutionBroker(BlockingCalls):
     def _execute(self, request: ExecuteCommand, operation: Operation) -> CommandResult:
         prepared = self._commands.prepare(request, operation)
         with self._commands.launching(prepared):
-            outcome = self._runner.run(prepared.command)
+            outcome = self._runner.run(prepared.command, read_only=prepared.read_only)
         return self._commands.report(prepared, outcome)
 
     def _execute_streaming(self, request: ExecuteCommand, operation: Operation, on_event: OnEvent) -> CommandResult:
@@ -286,7 +289,7 @@ class ExecutionBroker(BlockingCalls):
             read_locked_interpreters=tuple(sorted(INTERPRETERS)),
             workspace=str(policy.workspace),
             policy_digest=policy.digest,
-            confinement=self._runner.applied,
+            confinement=self._runner.applied(read_only=not writes_enabled),
             limits=LimitsReport(
                 timeout_seconds=limits.timeout_seconds,
                 max_timeout_seconds=limits.max_timeout_seconds,
@@ -314,8 +317,8 @@ class ExecutionBroker(BlockingCalls):
             cwd=str(directory),
             environment=self._commands.environment,
             timeout_seconds=self.policy.limits.timeout_seconds,
-            applied=self._runner.applied,
-            plan=self._runner.plan.explain(),
+            applied=self._runner.applied(read_only=decision.read_only),
+            plan=self._runner.plan(read_only=decision.read_only).explain(),
         )
 
     # End

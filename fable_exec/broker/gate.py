@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fable_exec.broker.recording import Operation
@@ -13,20 +14,22 @@ from fable_exec.policy import BrokerPolicy
 
 __all__ = ["Gate"]
 
-_KERNEL_HOLDS_READ_ONLY = False
-"""Whether commands can be held to reading by the kernel; no plan of this release does."""
-
 
 class Gate:
-    """Every request passes here before anything is done."""
+    """Every request passes here before anything is done.
 
-    def __init__(self, policy: BrokerPolicy, lock: WriteLock) -> None:
+    Args:
+        holds_read_only: whether commands can be held to reading by the kernel; asked only when it matters.
+    """
+
+    def __init__(self, policy: BrokerPolicy, lock: WriteLock, holds_read_only: Callable[[], bool]) -> None:
         self._policy = policy
         self._lock = lock
+        self._holds_read_only = holds_read_only
 
     def observe(self, operation: Operation, action: str, **facts: Any) -> None:
         """Let a request through that changes nothing."""
-        operation.decided(decide(self._policy, False, _KERNEL_HOLDS_READ_ONLY, ObserveFacts(action=action)), facts)
+        operation.decided(decide(self._policy, False, False, ObserveFacts(action=action)), facts)
 
     def write(self, operation: Operation, *paths: WorkspacePath) -> None:
         """Let a write to all of `paths` through. Raises WritesLocked."""
@@ -34,7 +37,7 @@ class Gate:
         facts = WriteFacts(
             targets=tuple(path.components for path in paths), unlock_scope=None if unlocked is None else unlocked.scope
         )
-        decision = decide(self._policy, unlocked is not None, _KERNEL_HOLDS_READ_ONLY, facts)
+        decision = decide(self._policy, unlocked is not None, False, facts)
         operation.decided(decision, {"paths": [str(path) for path in paths]})
 
     def command(self, requested: str, executable: Executable | None, cwd: WorkspacePath) -> Decision:
@@ -48,4 +51,5 @@ class Gate:
             cwd=cwd.components,
             unlock_scope=None if unlocked is None else unlocked.scope,
         )
-        return decide(self._policy, unlocked is not None, _KERNEL_HOLDS_READ_ONLY, facts)
+        whole = unlocked is not None and unlocked.scope is None
+        return decide(self._policy, unlocked is not None, not whole and self._holds_read_only(), facts)

@@ -13,10 +13,11 @@ from typing import Literal
 import attrs
 
 from fable_exec.cli.remedies import ability_remedy, protection_remedy
-from fable_exec.confine import LaunchMode, Plan, Support, compile_plan, probe_host
+from fable_exec.confine import FileView, LaunchMode, Plan, Support, compile_plan, probe_host
 from fable_exec.confine.support import explain_errno
 from fable_exec.errors import ConfinementUnavailable
 from fable_exec.policy import BrokerPolicy
+from fable_exec.policy.confinement import Confinement
 
 __all__ = ["SECTIONS", "Asked", "Finding", "Section", "examine"]
 
@@ -65,7 +66,8 @@ class Asked:
     @functools.cached_property
     def plan(self) -> Plan:
         """How commands would be launched. Raises ConfinementUnavailable."""
-        return compile_plan(self.launch, self.support)
+        view = FileView(workspace="/workspace", writable=False)
+        return compile_plan(self.launch, self.support, Confinement.off(), view)
 
 
 def examine(asked: Asked) -> tuple[Section, ...]:

@@ -5,8 +5,22 @@ Deciding is pure and happens here; performing happens in the launcher program.
 
 from __future__ import annotations
 
-from .plan import LaunchMode, Plan, Step, compile_plan
-from .probing import probe_host
-from .support import Support
+from fable_exec.confine.applied import applied_for, refuse_unmet
+from fable_exec.confine.compiling import choose_mode, compile_plan
+from fable_exec.confine.plan import LaunchMode, Plan, Step
+from fable_exec.confine.probing import probe_host
+from fable_exec.confine.support import Support
+from fable_exec.confine.view import FileView
 
-__all__ = ["LaunchMode", "Plan", "Step", "Support", "compile_plan", "probe_host"]
+__all__ = [
+    "FileView",
+    "LaunchMode",
+    "Plan",
+    "Step",
+    "Support",
+    "applied_for",
+    "choose_mode",
+    "compile_plan",
+    "probe_host",
+    "refuse_unmet",
+]

@@ -66,7 +66,7 @@ def _with_namespaces(mode: LauncherMode, support: Support, confinement: Confinem
         "host_writes": files,
         "host_metadata": State("active", "read-only mounts"),
         "host_reads": files,
-        "later_files": _LATER_FILES_SWEPT,
+        "later_files": _LATER_FILES_PINNED,
         "network": _network(support, confinement, own_network=True),
         "host_sockets": State("active", "mount and network namespaces"),
         "other_processes": State(*_OWN_PROC if slots else _SHARED_PROC),
@@ -88,8 +88,8 @@ def _plain(support: Support, confinement: Confinement) -> dict[str, State]:
         "later_files": _LATER_FILES_SWEPT,
         "network": _network(support, confinement, own_network=False),
         "host_sockets": seccomp if support.landlock_abi >= _ABI_WITH_SCOPES else _NO_SCOPES,
-        "other_processes": State("degraded", "Landlock signal scope, seccomp", f"the host's /proc is visible; {no_namespaces}"),
-        "whole_tree_end": State(seccomp.state, "subreaper that seccomp protects", seccomp.reason),
+        "other_processes": _other_processes(support, confinement, no_namespaces),
+        "whole_tree_end": _subreaper(seccomp, confinement),
         "kernel_surface": seccomp,
         "resources": _RESOURCES,
     }
@@ -100,8 +100,23 @@ _SHARED_PROC = ("degraded", "PID namespace", "commands of one launcher see each 
 _NO_SCOPES = State("degraded", "seccomp", "no Landlock scopes before ABI 6: abstract sockets by descriptor")
 _ABI_WITH_PORTS = 4
 _ABI_WITH_SCOPES = 6
-_LATER_FILES_SWEPT = State("unavailable", "", "not built yet")
+_LATER_FILES_PINNED = State("active", "read-only mounts, sweep after each command")
+_LATER_FILES_SWEPT = State("degraded", "sweep after each command", "what exists cannot be pinned without mounts")
 _RESOURCES = State("degraded", "resource limits of each process", "no delegated control group")
+
+
+def _subreaper(seccomp: State, confinement: Confinement) -> State:
+    if seccomp.state == "active" and confinement.mode("kernel_surface") != "off":
+        return State("active", "subreaper that seccomp protects")
+    return State(
+        "degraded", "subreaper", f"a command could end its own subreaper, {seccomp.reason or 'which no filter protects'}"
+    )
+
+
+def _other_processes(support: Support, confinement: Confinement, why: str) -> State:
+    if confinement.mode("kernel_surface") == "off" or support.seccomp:
+        return State("unavailable", "", why)
+    return State("degraded", "Landlock signal scope, seccomp", f"the host's /proc is visible; {why}")
 
 
 def _layers(first: str, second: str, missing: str) -> State:

@@ -88,9 +88,8 @@ def _stage(mode: LauncherMode, support: Support, confinement: Confinement, view:
 
 
 def _launcher(mode: LauncherMode, support: Support, confinement: Confinement, view: FileView) -> tuple[Step, ...]:
-    steps: list[Step] = [("umask", _COMMAND_UMASK), ("no_core_files",), ("no_new_privileges",)]
-    if mode != "plain":
-        steps += [("no_root_privileges",), ("keep_launcher_capabilities",)]
+    steps: list[Step] = [("umask", _COMMAND_UMASK), ("no_core_files",), ("no_new_privileges",), ("no_root_privileges",)]
+    steps.append(("drop_capabilities",) if mode == "plain" else ("keep_launcher_capabilities",))
     if support.landlock_abi and _wants_view(confinement):
         steps.append(("restrict_files", _ruleset(mode, support, confinement, view).to_wire()))
     if not support.seccomp and confinement.mode("kernel_surface") != "off":

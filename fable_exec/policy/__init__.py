@@ -6,6 +6,7 @@ It opens nothing but policy files and enforces nothing: `decision` decides, the 
 from __future__ import annotations
 
 from fable_exec.policy.canonical import dump_json, dump_toml, to_mapping
+from fable_exec.policy.confinement import PROTECTIONS, Confinement, Protections
 from fable_exec.policy.document import load_policy, parse_json, parse_toml, read_document
 from fable_exec.policy.names import INJECTION_NAMES, INJECTION_PREFIXES, is_environment_name, is_injection_name
 from fable_exec.policy.narrowing import merge
@@ -15,11 +16,14 @@ from fable_exec.policy.values import AuditRules, BrokerPolicy, EnvironmentPolicy
 __all__ = [
     "INJECTION_NAMES",
     "INJECTION_PREFIXES",
+    "PROTECTIONS",
     "AuditRules",
     "BrokerPolicy",
+    "Confinement",
     "EnvironmentPolicy",
     "Limits",
     "PathRules",
+    "Protections",
     "dump_json",
     "dump_toml",
     "is_environment_name",

@@ -95,8 +95,9 @@ class Confinement:
 
     @classmethod
     def off(cls) -> Confinement:
-        """No protection but the end of the whole tree: what a command may do is up to the user that runs it."""
-        modes: dict[str, Mode] = {name: "off" for name in PROTECTIONS if name != "whole_tree_end"}
+        """No protection but the end of the whole tree, as far as it goes here: a command may do what its user may."""
+        modes: dict[str, Mode] = dict.fromkeys(PROTECTIONS, "off")
+        modes["whole_tree_end"] = modes["other_processes"] = "degradable"  # namespaces end trees, and hide others besides
         return cls(protections=Protections(**modes), network="full")
 
     def mode(self, protection: str) -> Mode:

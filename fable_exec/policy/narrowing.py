@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from fable_exec.errors import PolicyError
+from fable_exec.policy.confinement import PROTECTIONS, Confinement, Protections
 from fable_exec.policy.names import is_injection_name, pattern_admits
 from fable_exec.policy.rules import Faults
 from fable_exec.policy.values import AuditRules, BrokerPolicy, EnvironmentPolicy, Limits, PathRules
@@ -61,7 +62,7 @@ def _inner_directory(one: Path, other: Path) -> Path:
     raise ValueError("neither workspace lies within the other")
 
 
-def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+def _common(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
     """Entries of both lists. `python` and `/usr/bin/python` are two entries: only the broker knows whether they are one file."""
     return tuple(entry for entry in one if entry in other)
 
@@ -138,6 +139,7 @@ NARROWING: Mapping[type[attrs.AttrsInstance], Mapping[str, Callable[[Any, Any], 
         "max_output_bytes": min,
         "write_token_digest": _same_digest,
         "on_output_limit": _stricter("kill", "truncate"),
+        "locked_commands": _stricter("deny", "readonly"),
         "pin_executable_digest": _either,
         # slots and namespace refuse to start where they cannot be had; auto may fall back to plain.
         "launch": _stricter("namespace", "slots", "auto", "plain"),
@@ -161,6 +163,13 @@ NARROWING: Mapping[type[attrs.AttrsInstance], Mapping[str, Callable[[Any, Any], 
         "backslash": _backslash,
         "protected": _united,
     },
+    Confinement: {
+        "network": _stricter("off", "ports", "full"),
+        "connect_ports": _common,
+        "bind_ports": _common,
+        "runtime_read_paths": _common,
+    },
+    Protections: dict.fromkeys(PROTECTIONS, _stricter("strict", "degradable", "off")),
     AuditRules: {
         "path": _one_file,
         "on_failure": _stricter("refuse", "continue"),

@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 
 import attrs
 
+from fable_exec.policy.confinement import Confinement
 from fable_exec.policy.fields import ruled, settle
 from fable_exec.policy.forms import environment_entry, executable_entry, path_directory, protected_name, token_digest
 from fable_exec.policy.names import is_injection_name, pattern_admits
@@ -224,6 +225,16 @@ class BrokerPolicy:
     limits: Limits = attrs.field(factory=Limits, metadata=ruled(Nested(Limits), "Bounds of time, size and number."))
     paths: PathRules = attrs.field(factory=PathRules, metadata=ruled(Nested(PathRules), "How paths are read."))
     audit: AuditRules = attrs.field(factory=AuditRules, metadata=ruled(Nested(AuditRules), "The audit log."))
+    confinement: Confinement = attrs.field(
+        factory=Confinement.off, metadata=ruled(Nested(Confinement), "What the kernel is asked to hold for commands.")
+    )
+    locked_commands: Literal["readonly", "deny"] = attrs.field(
+        default="readonly",
+        metadata=ruled(
+            OneOf(("readonly", "deny")),
+            "Commands while writes are locked: with the workspace read-only where the kernel holds that, or by name only.",
+        ),
+    )
     pin_executable_digest: bool = attrs.field(
         default=False,
         metadata=ruled(Flag(), "Also compare the SHA-256 of an executable before each start, not only its device and inode."),

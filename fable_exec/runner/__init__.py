@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..outcome import EndedBy, Outcome
 from .command import Command, Executable
-from .launchers import WorkspaceIdentity
+from .launchers import Launchers, WorkspaceIdentity
 from .runner import Runner
 from .running import AsyncRunningCommand, Event, Exited, Output, RunningCommand
 
@@ -15,6 +15,7 @@ __all__ = [
     "Event",
     "Executable",
     "Exited",
+    "Launchers",
     "Outcome",
     "Output",
     "Runner",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
@@ -26,6 +26,7 @@ class Command:
         pins: (path, inode) of files and directories below the workspace that the command must not change although it may write
             around them.
         max_output_bytes: kept per stream.
+        canary: run the launcher's own canary with this bait instead of an executable.
         on_output_limit: "kill" ends the command at the first byte over the cap, "truncate" keeps head and tail.
     """
 
@@ -40,6 +41,7 @@ class Command:
     pins: tuple[tuple[str, int], ...] = ()
     max_output_bytes: int = 1_000_000
     on_output_limit: Literal["kill", "truncate"] = "kill"
+    canary: Mapping[str, Any] | None = None
 
     def to_wire(self, *, announce: bool) -> dict[str, object]:
         """The request as the launcher reads it."""
@@ -58,6 +60,7 @@ class Command:
             "stdin": self.wants_stdin,
             "timeout": self.timeout_seconds,
             "announce": announce,
+            "canary": None if self.canary is None else dict(self.canary),
         }
 
     @property

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from .._launcher import wire
 from ..errors import LaunchFailed
-from ..outcome import Applied, Captured, EndedBy, Outcome, OutputBuffer, Survivor
+from ..outcome import Applied, Captured, Denial, EndedBy, Outcome, OutputBuffer, Survivor
 from .command import Command
 from .control import Control
 from .feeding import CommandInput
@@ -46,7 +46,14 @@ class Watcher(Protocol):
 class Exchange:
     """See the module. `done` turns true exactly once; `outcome` is valid then, `failure` is set when the command never ran."""
 
-    def __init__(self, command: Command, applied: tuple[Applied, ...], watcher: Watcher, sink: Sink | None = None) -> None:
+    def __init__(
+        self,
+        command: Command,
+        applied: tuple[Applied, ...],
+        watcher: Watcher,
+        sink: Sink | None = None,
+        after: Callable[[], tuple[Denial, ...]] | None = None,
+    ) -> None:
         self.done = False
         self.failure: LaunchFailed | None = None
         self.leader: int | None = None
@@ -55,6 +62,8 @@ class Exchange:
         self._applied = applied
         self._watcher = watcher
         self._sink = sink
+        self._after = after
+        self._denials: tuple[Denial, ...] = ()
         self._buffers = {name: OutputBuffer(command.max_output_bytes, command.on_output_limit) for name in ("stdout", "stderr")}
         self._streams: dict[int, str] = {}
         self._pipes = Pipes()
@@ -275,6 +284,9 @@ class Exchange:
             self._close_stream(descriptor)
         self._pipes.close()
         self._close_channel()
+        after, self._after = self._after, None
+        if after is not None:
+            self._denials = after()
 
     def _close_channel(self) -> None:
         with self._channel_guard:
@@ -301,6 +313,7 @@ class Exchange:
             peak_rss_bytes=exit_facts["peak"] * 1024,
             survivors=self._survivors,
             applied=self._applied if self._contained else _unproved(self._applied),
+            denials=self._denials,
         )
 
     def _captured(self, name: str) -> Captured:

@@ -39,6 +39,12 @@ class Launchers:
         with own.lock:
             return self._running_zygote(own).support
 
+    def private(self) -> str:
+        """The private directory of the running zygote; starts it when need be."""
+        own = self._own()
+        with own.lock:
+            return self._running_zygote(own).private
+
     def at_hand(self, plan: Plan | None) -> Control | None:
         """The launcher for `plan` if it is open. Never waits."""
         return None if plan is None else self._own().open.get(plan.digest)

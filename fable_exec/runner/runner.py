@@ -2,48 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from .._launcher import wire
-from ..confine import LaunchMode, Plan, compile_plan
+from ..confine import Plan, Support
 from ..errors import BrokerGone
 from ..outcome import Applied, Outcome
-from .command import Command
+from .command import Command, Executable
 from .control import Control
 from .driving import LoopWatcher, PollWatcher, drive, drive_in_loop
 from .exchange import Exchange, Sink, Watcher
-from .launchers import Launchers, WorkspaceIdentity
+from .guarding import Guard, NoGuard
+from .launchers import Launchers
 from .running import AsyncRunningCommand, RunningCommand
 
 _TRIES = 2
+_CANARY_SECONDS = 10.0
+_NO_EXECUTABLE = Executable(name="canary", registered_path="", path="", device=0, inode=0)
 
 
 class Runner:
     """Starts its launcher with the first command; `close` ends everything that still runs.
 
     Args:
-        workspace: the directory all commands run beneath.
-        launch: the launch mode; "auto" takes the strongest that this host can do.
+        launchers: where launchers come from; two runners over one workspace may share them, `close` of either ends all.
+        plan_for: the plan for what the host turns out to support; asked once.
+        guard: called around every command.
     """
 
-    def __init__(self, workspace: WorkspaceIdentity, launch: LaunchMode = "auto") -> None:
-        self._launchers = Launchers(workspace)
-        self._launch: LaunchMode = launch
+    def __init__(self, launchers: Launchers, plan_for: Callable[[Support], Plan], guard: Guard | None = None) -> None:
+        self._launchers = launchers
+        self._plan_for = plan_for
+        self._guard = guard or NoGuard()
         self._plan: Plan | None = None
+        self._applied: tuple[Applied, ...] | None = None
 
     @property
     def plan(self) -> Plan:
         """The plan in force; asks the host what it supports when first used.
 
         Raises:
-            ConfinementUnavailable: the launch mode was named and cannot be had here.
+            ConfinementUnavailable: what the plan insists on cannot be had here.
         """
         if self._plan is None:
-            self._plan = compile_plan(self._launch, self._launchers.support())
+            self._plan = self._plan_for(self._launchers.support())
         return self._plan
 
     @property
+    def private(self) -> str:
+        """The launcher program's private directory on the host; it goes away with `close`."""
+        return self._launchers.private()
+
+    @property
     def applied(self) -> tuple[Applied, ...]:
-        """What the plan gives, protection by protection."""
-        return self.plan.applied
+        """What the plan gives, protection by protection; once somebody proved it, what is proved."""
+        return self.plan.applied if self._applied is None else self._applied
+
+    def report(self, applied: tuple[Applied, ...]) -> None:
+        """Put `applied` into every outcome from now on, instead of what the plan claims."""
+        self._applied = applied
+
+    def run_canary(self, bait: Mapping[str, Any]) -> Outcome:
+        """Let the launcher's canary go for `bait` (see `fable_exec.canary`); its answers are the outcome's standard output."""
+        canary = Command(argv=("canary",), executable=_NO_EXECUTABLE, timeout_seconds=_CANARY_SECONDS, canary=bait)
+        watcher = PollWatcher()
+        exchange = Exchange(canary, (), watcher)
+        exchange.begin(self._launchers.get(self.plan))
+        drive(exchange, watcher)
+        return exchange.outcome()
 
     def run(self, command: Command) -> Outcome:
         """Run `command` to its end. Returns within its deadline plus 0.3 s; nothing of it is alive then.
@@ -106,7 +133,7 @@ class Runner:
 
     def _try_to_begin(self, command: Command, watcher: Watcher, sink: Sink | None, control: Control) -> Exchange | None:
         """The command under way; None when the launcher was killed since its last use: it cannot have taken the request."""
-        exchange = Exchange(command, self.plan.applied, watcher, sink)
+        exchange = Exchange(self._guard.before(command), self.applied, watcher, sink, self._guard.after)
         try:
             exchange.begin(control)
         except wire.PeerGone:

@@ -1,0 +1,180 @@
+"""Commands under the policy's confinement: one launcher for each state of the write lock, proved by a canary before use.
+
+While writes are locked a command gets the launcher in which the workspace is read-only; unlocked, the one in which files that run
+later are pinned and looked after. Both share one zygote. Whether a command may run at all is the gate's decision.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import attrs
+
+from fable_exec.canary import CanaryReport, judge, run_canary
+from fable_exec.confine import FileView, Plan, Support, compile_plan, refuse_unmet
+from fable_exec.laterfiles import Finding, Sentry
+from fable_exec.outcome import Applied, Denial, Outcome, display_text
+from fable_exec.pathguard import Workspace
+from fable_exec.policy import BrokerPolicy
+from fable_exec.runner import AsyncRunningCommand, Command, Launchers, Runner, RunningCommand, WorkspaceIdentity
+
+__all__ = ["ConfinedCommands"]
+
+_MAX_TARGET_CHARACTERS = 500
+
+
+class ConfinedCommands:
+    """The runners of one broker. Safe among threads.
+
+    Args:
+        runtime_paths: what commands may read and execute besides the system directories.
+    """
+
+    def __init__(self, policy: BrokerPolicy, workspace: Workspace, runtime_paths: tuple[str, ...]) -> None:
+        self._policy = policy
+        self._runtime_paths = runtime_paths
+        self._launchers = Launchers(WorkspaceIdentity.of(str(policy.workspace), workspace.fd))
+        self._guard = _LaterFiles(workspace, self._quarantine)
+        watched = policy.confinement.mode("later_files") != "off"
+        self._locked = Runner(self._launchers, partial(self._plan, writable=False))
+        self._unlocked = Runner(self._launchers, partial(self._plan, writable=True), self._guard if watched else None)
+        self._reports: dict[bool, CanaryReport] = {}
+        self._proving = threading.Lock()
+
+    # What holds here.
+
+    def holds_read_only(self) -> bool:
+        """Whether the kernel can keep the workspace read-only for a command's whole tree; proved, not assumed."""
+        if self._policy.locked_commands == "deny" or self._policy.confinement.mode("workspace_writes") == "off":
+            return False
+        return _state(self.applied(read_only=True), "workspace_writes") == "active"
+
+    def applied(self, *, read_only: bool) -> tuple[Applied, ...]:
+        """What holds for commands in this state of the lock, after the canary's proof.
+
+        Raises:
+            ConfinementUnavailable: a strict protection does not hold.
+        """
+        return self._proved(read_only).applied
+
+    def canary(self, *, read_only: bool) -> CanaryReport:
+        """What the canary met there."""
+        self._proved(read_only)
+        return self._reports[read_only]
+
+    def plan(self, *, read_only: bool) -> Plan:
+        """The launch plan in this state of the lock."""
+        return self._runner(read_only).plan
+
+    # Commands.
+
+    def run(self, command: Command, *, read_only: bool) -> Outcome:
+        """Run `command` to its end; see Runner.run."""
+        return self._proved(read_only).run(command)
+
+    def start(self, command: Command, *, read_only: bool) -> RunningCommand:
+        """Start `command`; see Runner.start."""
+        return self._proved(read_only).start(command)
+
+    async def run_async(self, command: Command, *, read_only: bool) -> Outcome:
+        """See Runner.run_async."""
+        return await (await self._proved_async(read_only)).run_async(command)
+
+    async def start_async(self, command: Command, *, read_only: bool) -> AsyncRunningCommand:
+        """See Runner.start_async."""
+        return await (await self._proved_async(read_only)).start_async(command)
+
+    def close(self) -> None:
+        """End everything. Idempotent."""
+        self._launchers.close()
+        self._guard.close()
+
+    # How.
+
+    def _runner(self, read_only: bool) -> Runner:
+        return self._locked if read_only else self._unlocked
+
+    def _plan(self, support: Support, *, writable: bool) -> Plan:
+        view = FileView(workspace=str(self._policy.workspace), writable=writable, runtime_paths=self._runtime_paths)
+        return compile_plan(self._policy.launch, support, self._policy.confinement, view)
+
+    def _quarantine(self) -> str:
+        return os.path.join(self._launchers.private(), "quarantine")
+
+    async def _proved_async(self, read_only: bool) -> Runner:
+        if read_only in self._reports:
+            return self._runner(read_only)
+        import asyncio  # loaded when a loop is there
+
+        return await asyncio.to_thread(self._proved, read_only)
+
+    def _proved(self, read_only: bool) -> Runner:
+        """The runner for this state of the lock, once its canary has been stopped everywhere that matters."""
+        runner = self._runner(read_only)
+        if read_only not in self._reports:
+            with self._proving:
+                if read_only not in self._reports:
+                    self._prove(runner, read_only)
+        return runner
+
+    def _prove(self, runner: Runner, read_only: bool) -> None:
+        report = run_canary(runner)
+        applied = judge(runner.plan.applied, report, writable=not read_only)
+        if not read_only:
+            applied = self._guard.judged(applied)
+        refuse_unmet(applied)
+        runner.report(applied)
+        self._reports[read_only] = report
+
+
+class _LaterFiles:
+    """The sentry as a runner's guard; it is posted with the first command that may write."""
+
+    def __init__(self, workspace: Workspace, quarantine: Callable[[], str]) -> None:
+        self._workspace = workspace
+        self._quarantine = quarantine
+        self._sentry: Sentry | None = None
+        self._posting = threading.Lock()
+
+    def judged(self, applied: tuple[Applied, ...]) -> tuple[Applied, ...]:
+        """`applied`, and whether changes can be watched here."""
+        reason = self._posted().watching
+        return tuple(
+            attrs.evolve(each, reason=f"{each.reason}; {reason}" if each.reason else reason, state="degraded")
+            if reason and each.protection == "later_files"
+            else each
+            for each in applied
+        )
+
+    def before(self, command: Command) -> Command:
+        return attrs.evolve(command, pins=self._posted().before_command())
+
+    def after(self) -> tuple[Denial, ...]:
+        return tuple(_denial(finding) for finding in self._posted().after_command())
+
+    def close(self) -> None:
+        if self._sentry is not None:
+            self._sentry.close()
+
+    def _posted(self) -> Sentry:
+        if self._sentry is None:
+            with self._posting:
+                if self._sentry is None:
+                    self._sentry = Sentry(self._workspace, self._quarantine())
+        return self._sentry
+
+
+def _denial(finding: Finding) -> Denial:
+    return Denial(
+        operation=f"plant {finding.kind.value}",
+        target=display_text(finding.path)[:_MAX_TARGET_CHARACTERS],
+        protection="later_files",
+        suggestion=f"{finding.done}: {display_text(finding.detail)}"[:_MAX_TARGET_CHARACTERS],
+    )
+
+
+def _state(applied: tuple[Applied, ...], protection: str) -> str:
+    return next((each.state for each in applied if each.protection == protection), "off")

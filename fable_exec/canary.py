@@ -1,0 +1,142 @@
+"""Prove that a plan holds: lay bait outside, let a confined process go for it, and compare with what the plan claims.
+
+An attempt that succeeds although its protection is called active turns that protection's state to degraded, with the attempt as
+the reason; a strict one then refuses to start (`confine.refuse_unmet`). It runs before a launcher's first command, and in
+`doctor`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import attrs
+
+from fable_exec.errors import ConfinementUnavailable
+from fable_exec.outcome import Applied
+from fable_exec.runner import Runner
+
+__all__ = ["ATTEMPTS", "Attempt", "CanaryReport", "judge", "run_canary"]
+
+ATTEMPTS: dict[str, str] = {
+    "write_workspace": "workspace_writes",
+    "write_outside": "host_writes",
+    "change_times": "host_metadata",
+    "read_secret": "host_reads",
+    "connect_tcp": "network",
+    "connect_socket_file": "host_sockets",
+    "connect_abstract": "host_sockets",
+    "signal_host": "other_processes",
+    "read_host_environment": "other_processes",
+    "new_user_namespace": "kernel_surface",
+    "call_io_uring_setup": "kernel_surface",
+    "call_bpf": "kernel_surface",
+    "call_keyctl": "kernel_surface",
+    "call_perf_event_open": "kernel_surface",
+    "call_userfaultfd": "kernel_surface",
+    "call_add_key": "kernel_surface",
+}
+"""Every attempt and the protection that must stop it."""
+
+
+@attrs.frozen
+class Attempt:
+    """One attempt: the kernel's errno (0: it succeeded)."""
+
+    name: str
+    protection: str
+    errno: int
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the kernel refused it."""
+        return self.errno != 0
+
+
+@attrs.frozen
+class CanaryReport:
+    """What the canary met. `digest` names the report; it goes into `probe` and the audit log."""
+
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the attempts and their answers."""
+        return hashlib.sha256(json.dumps([attrs.astuple(each) for each in self.attempts]).encode()).hexdigest()
+
+    def succeeded(self, protection: str) -> tuple[str, ...]:
+        """Names of the attempts against `protection` that were not stopped."""
+        return tuple(each.name for each in self.attempts if each.protection == protection and not each.stopped)
+
+
+def run_canary(runner: Runner) -> CanaryReport:
+    """Send the canary through `runner`'s launcher; some 5 ms.
+
+    Raises:
+        ConfinementUnavailable: it gave no answer, so nothing is proved.
+    """
+    with _bait() as bait:
+        outcome = runner.run_canary(bait)
+    try:
+        answers = json.loads(outcome.stdout.raw)
+        return CanaryReport(tuple(Attempt(name, ATTEMPTS[name], answers[name]) for name in ATTEMPTS if name in answers))
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConfinementUnavailable(f"the canary gave no answer ({outcome.ended_by.value})", reason=str(error)) from error
+
+
+def judge(applied: tuple[Applied, ...], report: CanaryReport, *, writable: bool) -> tuple[Applied, ...]:
+    """`applied` after the canary: what it claimed and could not hold is degraded, and says so."""
+    return tuple(
+        _judged(each, () if writable and each.protection == "workspace_writes" else report.succeeded(each.protection))
+        for each in applied
+    )
+
+
+def _judged(each: Applied, broken_by: tuple[str, ...]) -> Applied:
+    if each.state != "active" or not broken_by:
+        return each
+    return attrs.evolve(each, state="degraded", reason=f"announced, but the canary got through: {', '.join(broken_by)}")
+
+
+@contextmanager
+def _bait() -> Iterator[Mapping[str, Any]]:
+    """A directory beside the workspace with a secret and a listening socket, an abstract socket and a TCP port."""
+    with ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="fable-exec-bait-"))
+        secret = os.path.join(directory, "secret")
+        with open(secret, "w", encoding="ascii") as file:
+            file.write("secret")
+        os.chmod(secret, 0o644)
+        os.chmod(directory, 0o777)
+        socket_file, abstract_name = os.path.join(directory, "socket"), f"fable-exec-{os.urandom(8).hex()}"
+        for address in (socket_file, "\0" + abstract_name):
+            _listen(stack, socket.AF_UNIX, address)
+        os.chmod(socket_file, 0o777)
+        port = _listen(stack, socket.AF_INET, ("127.0.0.1", 0)).getsockname()[1]
+        yield {
+            "directory": directory,
+            "secret": secret,
+            "socket_file": socket_file,
+            "abstract_name": abstract_name,
+            "tcp_port": port,
+            "host_pid": os.getpid(),
+            "host_started": _started(),
+        }
+
+
+def _listen(stack: ExitStack, family: int, address: Any) -> socket.socket:
+    listener = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+    listener.bind(address)
+    listener.listen()
+    return listener
+
+
+def _started() -> str:
+    with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
+        return file.read().rpartition(") ")[2].split()[19]

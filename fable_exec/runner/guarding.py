@@ -1,0 +1,28 @@
+"""What may happen around each command of a runner, besides running it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..outcome import Denial
+from .command import Command
+
+
+class Guard(Protocol):
+    """Called around every command: `before` when it is about to be sent, `after` once when it is over, also when it never ran."""
+
+    def before(self, command: Command) -> Command:
+        """The command as it is to be sent."""
+
+    def after(self) -> tuple[Denial, ...]:
+        """What was found out about it, for its outcome. The tree has ended, unless it could not be ended in time."""
+
+
+class NoGuard:
+    """Nothing happens around a command."""
+
+    def before(self, command: Command) -> Command:
+        return command
+
+    def after(self) -> tuple[Denial, ...]:
+        return ()

@@ -1,0 +1,102 @@
+"""Where a runtime lives around its executable: the directories without which a listed program cannot start.
+
+A virtual environment needs its own prefix and the one it was made from, an interpreter its library, a version manager's shim the
+manager. Only what is recognised is named; everything else is for the policy's `runtime_read_paths`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+from fable_exec.executables import AllowedExecutables, Executable
+
+__all__ = ["runtime_paths"]
+
+_FIRST_LINE_BYTES = 256
+
+
+def runtime_paths(executables: AllowedExecutables) -> tuple[str, ...]:
+    """The files and directories that the listed executables need to run, each once, absolute and in the order of need."""
+    found: dict[str, None] = {}
+    for executable in executables.by_name.values():
+        found.update(dict.fromkeys(_needs(executable)))
+    return tuple(found)
+
+
+def _needs(executable: Executable) -> Iterator[str]:
+    yield executable.path
+    yield executable.registered_path
+    for path in (executable.registered_path, executable.path):
+        yield from _prefixes(path)
+    interpreter = _interpreter_of(executable.path) if executable.is_script else None
+    if interpreter is not None:
+        yield interpreter
+        yield from _links_to(interpreter)
+        yield from _prefixes(interpreter)
+        yield from _prefixes(os.path.realpath(interpreter))
+
+
+def _prefixes(path: str) -> Iterator[str]:
+    """The prefixes that the program at `path` belongs to, when it lies in one that is recognised."""
+    directory, prefix = os.path.dirname(path), os.path.dirname(os.path.dirname(path))
+    if os.path.basename(directory) == "shims":
+        yield prefix
+    if os.path.basename(directory) != "bin" or prefix == "/":
+        return
+    configuration = os.path.join(prefix, "pyvenv.cfg")
+    if os.path.isfile(configuration):
+        yield prefix
+        yield from _base_of_virtual_environment(configuration)
+    elif _is_python_prefix(prefix) or os.path.isdir(os.path.join(prefix, "lib", "node_modules")):
+        yield prefix
+
+
+def _base_of_virtual_environment(configuration: str) -> Iterator[str]:
+    """`home` in pyvenv.cfg names the directory of the base interpreter (PEP 405)."""
+    try:
+        with open(configuration, encoding="utf-8", errors="replace") as file:
+            settings = dict(_settings(file))
+    except OSError:
+        return
+    home = settings.get("home", "")
+    if os.path.isabs(home):
+        yield home
+        for base in {os.path.dirname(home), os.path.dirname(os.path.realpath(os.path.join(home, "python3")))}:
+            yield from (base for base in (base, os.path.dirname(base)) if _is_python_prefix(base))
+
+
+def _settings(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        name, equals, value = line.partition("=")
+        if equals:
+            yield name.strip().lower(), value.strip()
+
+
+def _is_python_prefix(prefix: str) -> bool:
+    library = os.path.join(prefix, "lib")
+    try:
+        names = os.listdir(library)
+    except OSError:
+        return False
+    return any(name.startswith("python3") and os.path.isfile(os.path.join(library, name, "os.py")) for name in names)
+
+
+def _interpreter_of(script: str) -> str | None:
+    """The program named after `#!`."""
+    try:
+        with open(script, "rb") as file:
+            line = file.read(_FIRST_LINE_BYTES).split(b"\n", 1)[0]
+    except OSError:
+        return None
+    words = os.fsdecode(line[2:]).split()
+    return words[0] if words and os.path.isabs(words[0]) else None
+
+
+def _links_to(path: str) -> Iterator[str]:
+    """Each link on the way from `path` to the file itself: a view that copies links needs the places they name."""
+    for _ in range(40):
+        if not os.path.islink(path):
+            return
+        path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
+        yield path
