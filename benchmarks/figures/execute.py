@@ -12,22 +12,19 @@ from benchmarks.setting import Setting
 from fable_exec import AsyncExecutionBroker, ConfinementUnavailable, LaunchFailed
 
 MODES = ("slots", "namespace", "plain")
+RUN = "subprocess.run(capture_output=True)"
+ON_LOOP = "asyncio.create_subprocess_exec + communicate"
 
 
 def measure(setting: Setting) -> list[Figure]:
-    return [*_side_by_side(setting), *_modes(setting)]
+    return [_in_process(setting), *_other_doors(setting), *_modes(setting)]
 
 
-def _side_by_side(setting: Setting) -> list[Figure]:
-    broker, client = setting.broker(), setting.client()
-    loop = setting.enter(asyncio.Runner())
-    on_loop = AsyncExecutionBroker(setting.policy())
+def _in_process(setting: Setting) -> Figure:
+    broker = setting.broker()
     contestants = [
         timed("ours", lambda: broker.execute_command(["true"])),
-        timed("spawned", lambda: client.execute_command(["true"])),
-        timed("asyncio", lambda: loop.run(on_loop.execute_command(["true"]))),
-        timed("subprocess.run", raw.run_captured),
-        timed("asyncio subprocess", lambda: loop.run(raw.run_on_loop())),
+        timed(RUN, raw.run_captured),
         timed("os.posix_spawn", raw.posix_spawn),
     ]
     spawn = setting.enter(raw.compiled_spawners(1))
@@ -35,45 +32,49 @@ def _side_by_side(setting: Setting) -> list[Figure]:
         contestants.append(Contestant("posix_spawn in C", lambda: spawn(1)))
     contestants += setting.peer(ENGINE, "engine_execute", workspace=str(setting.workspace()), command=["true"])
     contestants += setting.peer("plumbum", "plumbum_run")
+    found = interleaved(contestants, setting.rounds(400))
+    return Figure(
+        key="execute.true",
+        title="execute `true`, in process",
+        unit=MILLISECONDS,
+        ours=found["ours"],
+        reference=found[RUN],
+        reference_name=RUN,
+        target=times(1.7, stretch=1.4),
+        peer=found.get(ENGINE),
+        others={name: found[name] for name in ("os.posix_spawn", "posix_spawn in C", "plumbum") if name in found},
+    )
+
+
+def _other_doors(setting: Setting) -> list[Figure]:
+    client, loop = setting.client(), setting.enter(asyncio.Runner())
+    on_loop = AsyncExecutionBroker(setting.policy())
+    contestants = [
+        timed("spawned broker", lambda: client.execute_command(["true"])),
+        timed("asyncio", lambda: loop.run(on_loop.execute_command(["true"]))),
+        timed(RUN, raw.run_captured),
+        timed(ON_LOOP, lambda: loop.run(raw.run_on_loop())),
+    ]
     try:
-        found = interleaved(contestants, setting.rounds(300))
+        found = interleaved(contestants, setting.rounds(200))
     finally:
         loop.run(on_loop.close())
-    shown = ("asyncio subprocess", "os.posix_spawn", "posix_spawn in C", "plumbum")
     return [
         Figure(
-            key="execute.true",
-            title="execute `true`, in process",
+            key=f"execute.true.{door.split()[0]}",
+            title=f"execute `true`, {door}",
             unit=MILLISECONDS,
-            ours=found["ours"],
-            reference=found["subprocess.run"],
-            reference_name="subprocess.run(capture_output=True)",
-            target=times(1.7, stretch=1.4),
-            peer=found.get(ENGINE),
-            others={name: found[name] for name in shown if name in found},
-        ),
-        Figure(
-            key="execute.true.spawned",
-            title="execute `true`, spawned broker",
-            unit=MILLISECONDS,
-            ours=found["spawned"],
-            reference=found["subprocess.run"],
-            reference_name="subprocess.run(capture_output=True)",
-        ),
-        Figure(
-            key="execute.true.asyncio",
-            title="execute `true`, asyncio",
-            unit=MILLISECONDS,
-            ours=found["asyncio"],
-            reference=found["asyncio subprocess"],
-            reference_name="asyncio.create_subprocess_exec + communicate",
-        ),
+            ours=found[door],
+            reference=found[reference],
+            reference_name=reference,
+        )
+        for door, reference in (("spawned broker", RUN), ("asyncio", ON_LOOP))
     ]
 
 
 def _modes(setting: Setting) -> list[Figure]:
     """Each way to launch that this host has; `auto` takes the first."""
-    contestants = [timed("subprocess.run", raw.run_captured)]
+    contestants = [timed(RUN, raw.run_captured)]
     for mode in MODES:
         broker = setting.broker(launch=mode)
         try:
@@ -88,8 +89,8 @@ def _modes(setting: Setting) -> list[Figure]:
             title=f"execute `true`, launch = {mode}",
             unit=MILLISECONDS,
             ours=found[mode],
-            reference=found["subprocess.run"],
-            reference_name="subprocess.run(capture_output=True)",
+            reference=found[RUN],
+            reference_name=RUN,
         )
         for mode in MODES
         if mode in found
