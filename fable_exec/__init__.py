@@ -33,12 +33,13 @@ if TYPE_CHECKING:
         PathIsDirectory,
         PathNotDirectory,
         PathNotFound,
+        PathPermission,
         PolicyError,
         StateUnreadable,
         WritesLocked,
     )
     from fable_exec.outcome import Applied, Captured, EndedBy, Outcome, Survivor
-    from fable_exec.policy import AuditRules, BrokerPolicy, EnvironmentPolicy, Limits, PathRules, load_policy
+    from fable_exec.policy import AuditRules, BrokerPolicy, Confinement, EnvironmentPolicy, Limits, PathRules, load_policy
     from fable_exec.protocol import CommandResult, InspectResult, ProbeResult, WriteResult
 
 __version__ = "0.1.0"
@@ -49,11 +50,11 @@ _ROOMS = {
     "errors": (
         "ArgumentDenied", "AuditUnavailable", "BrokerGone", "ConfinementUnavailable", "Conflict", "Denied", "ExecutableDenied",
         "FableExecError", "FrameTooLarge", "IdentityLost", "InternalError", "InvalidJson", "InvalidRequest", "LaunchFailed",
-        "PathDenied", "PathError", "PathExists", "PathIsDirectory", "PathNotDirectory", "PathNotFound", "PolicyError",
-        "StateUnreadable", "WritesLocked",
+        "PathDenied", "PathError", "PathExists", "PathIsDirectory", "PathNotDirectory", "PathNotFound", "PathPermission",
+        "PolicyError", "StateUnreadable", "WritesLocked",
     ),
     "outcome": ("Applied", "Captured", "EndedBy", "Outcome", "Survivor"),
-    "policy": ("AuditRules", "BrokerPolicy", "EnvironmentPolicy", "Limits", "PathRules", "load_policy"),
+    "policy": ("AuditRules", "BrokerPolicy", "Confinement", "EnvironmentPolicy", "Limits", "PathRules", "load_policy"),
     "protocol": ("CommandResult", "InspectResult", "ProbeResult", "WriteResult"),
 }  # fmt: skip
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
@@ -82,6 +83,7 @@ __all__ = [
     "ArgumentDenied",
     "AuditUnavailable",
     "BrokerGone",
+    "Confinement",
     "ConfinementUnavailable",
     "Conflict",
     "Denied",
@@ -99,6 +101,7 @@ __all__ = [
     "PathIsDirectory",
     "PathNotDirectory",
     "PathNotFound",
+    "PathPermission",
     "PolicyError",
     "StateUnreadable",
     "WritesLocked",

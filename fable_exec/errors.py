@@ -23,7 +23,8 @@
     │       ├── PathNotFound (FileNotFoundError)
     │       ├── PathExists (FileExistsError)
     │       ├── PathIsDirectory (IsADirectoryError)
-    │       └── PathNotDirectory (NotADirectoryError)
+    │       ├── PathNotDirectory (NotADirectoryError)
+    │       └── PathPermission (PermissionError)    the system's no, not the policy's
     └── nobody can act on the spot
         ├── IdentityLost (ProcessLookupError)       the process is no longer who it was
         ├── BrokerGone (ConnectionError)            the other side went away
@@ -59,6 +60,7 @@ __all__ = [
     "PathIsDirectory",
     "PathNotDirectory",
     "PathNotFound",
+    "PathPermission",
     "PolicyError",
     "StateUnreadable",
     "WritesLocked",
@@ -248,6 +250,12 @@ class PathNotDirectory(PathError, NotADirectoryError):
     """Something else stands where a directory was asked for."""
 
     code = "not-a-directory"
+
+
+class PathPermission(PathError, PermissionError):
+    """The system does not permit it to this user; the policy would have."""
+
+    code = "path-permission"
 
 
 class IdentityLost(FableExecError, ProcessLookupError):

@@ -5,7 +5,15 @@ from __future__ import annotations
 import errno
 from types import TracebackType
 
-from fable_exec.errors import FableExecError, PathError, PathExists, PathIsDirectory, PathNotDirectory, PathNotFound
+from fable_exec.errors import (
+    FableExecError,
+    PathError,
+    PathExists,
+    PathIsDirectory,
+    PathNotDirectory,
+    PathNotFound,
+    PathPermission,
+)
 from fable_exec.pathguard.reasons import denied, shown
 
 __all__ = ["FACT_REASONS", "fact", "fact_of", "translated"]
@@ -34,6 +42,7 @@ _CLASSES: dict[str, type[PathError]] = {
     "exists": PathExists,
     "is-directory": PathIsDirectory,
     "not-a-directory": PathNotDirectory,
+    "permission": PathPermission,
 }
 
 _REASON_OF_ERRNO = {
