@@ -21,6 +21,13 @@ def test_every_tree_ends_in_time_with_every_byte_and_nothing_left(mode: str, tmp
     assert len(answer["findings"]) == len(tree_shapes.SHAPES)
 
 
+@pytest.mark.requires_ability("pid_namespace", "own_pid_max", "own_proc", "pidfd")
+def test_a_broker_in_a_process_of_its_own_does_the_same(tmp_path: Path) -> None:
+    answer = tree_shapes.in_a_box("slots", slack=_SLACK_SECONDS, together=3, cwd=tmp_path, door="spawned")
+    assert {found["shape"]: found["wrong"] for found in answer["findings"] if found["wrong"]} == {}
+    assert answer["left"] == []
+
+
 @pytest.mark.deep
 @pytest.mark.requires_ability("pid_namespace", "own_pid_max", "own_proc", "pidfd")
 @pytest.mark.parametrize("mode", tree_shapes.MODES)
