@@ -61,7 +61,8 @@ class Target:
     def verdict(self, ours: Samples, reference: Samples | None) -> Verdict:
         if self.relative:
             assert reference is not None, "a ratio needs something to be compared with"
-            typical, best = ours.over(reference).p50, ours.best / reference.best
+            ratio = ours.over(reference)
+            typical, best = ratio.p50, ratio.best
         else:
             typical, best = ours.p50, ours.best
         if typical <= self.limit and (best <= self.limit or not self.both):
@@ -117,10 +118,10 @@ class Figure:
     def ratio_cell(self) -> str:
         """p50, middle half, and the ratio of the two minima."""
         ratio = self.ratio
-        if ratio is None or self.reference is None:
+        if ratio is None:
             return "-"
         lower, upper = ratio.quartiles
-        return f"{ratio.p50:.2f} ({lower:.2f}-{upper:.2f}; min {self.ours.best / self.reference.best:.2f})"
+        return f"{ratio.p50:.2f} ({lower:.2f}-{upper:.2f}; min {ratio.best:.2f})"
 
     def to_json(self) -> dict[str, Any]:
         """Seconds, whatever the unit."""
@@ -132,7 +133,7 @@ class Figure:
             "rounds": len(self.ours.seconds),
             "fable_exec": _summary(self.ours),
             "reference": None if self.reference is None else {"name": self.reference_name, **_summary(self.reference)},
-            "ratio": None if ratio is None or self.reference is None else _ratio_summary(ratio, self.ours, self.reference),
+            "ratio": None if ratio is None else _ratio_summary(ratio),
             "target": None if self.target is None else self.target.text,
             "verdict": self.verdict.value,
             "fable_engine": None if self.peer is None else _summary(self.peer),
@@ -154,9 +155,9 @@ def _summary(samples: Samples) -> dict[str, float]:
     return {f"{name}_seconds": float(f"{value:.6g}") for name, value in shown.items()}
 
 
-def _ratio_summary(ratio: Samples, ours: Samples, reference: Samples) -> dict[str, float]:
+def _ratio_summary(ratio: Samples) -> dict[str, float]:
     lower, upper = ratio.quartiles
-    shown = {"p50": ratio.p50, "p25": lower, "p75": upper, "of_minima": ours.best / reference.best}
+    shown = {"p50": ratio.p50, "p25": lower, "p75": upper, "of_minima": ratio.best}
     return {name: round(value, 4) for name, value in shown.items()}
 
 

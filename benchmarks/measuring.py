@@ -20,6 +20,8 @@ class Samples:
     """Seconds of one contestant, in the order of the rounds."""
 
     seconds: tuple[float, ...]
+    of_best: float | None = None
+    """For what was computed from two: computed from the best of each. Noise may make a pair's difference anything."""
 
     @property
     def p50(self) -> float:
@@ -27,7 +29,7 @@ class Samples:
 
     @property
     def best(self) -> float:
-        return min(self.seconds)
+        return min(self.seconds) if self.of_best is None else self.of_best
 
     @property
     def quartiles(self) -> tuple[float, float]:
@@ -39,11 +41,13 @@ class Samples:
 
     def over(self, other: Samples) -> Samples:
         """How many times the other's, round by round."""
-        return Samples(tuple(mine / its for mine, its in zip(self.seconds, other.seconds, strict=True)))
+        ratios = tuple(mine / its for mine, its in zip(self.seconds, other.seconds, strict=True))
+        return Samples(ratios, self.best / other.best)
 
     def minus(self, other: Samples) -> Samples:
         """What is left without the other's, round by round."""
-        return Samples(tuple(mine - its for mine, its in zip(self.seconds, other.seconds, strict=True)))
+        left = tuple(mine - its for mine, its in zip(self.seconds, other.seconds, strict=True))
+        return Samples(left, self.best - other.best)
 
 
 @attrs.frozen

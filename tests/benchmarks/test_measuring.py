@@ -47,6 +47,12 @@ def test_ratios_are_taken_pair_by_pair() -> None:
     assert slow_moment.p50 == pytest.approx(1.0)
 
 
+def test_what_is_left_at_best_is_not_taken_from_a_pair_that_noise_has_turned_round() -> None:
+    left = samples(20, 21, 22).minus(samples(10, 40, 11))
+    assert left.p50 == pytest.approx(0.010)
+    assert left.best == pytest.approx(0.010)
+
+
 @pytest.mark.parametrize(
     ("ours", "reference", "target", "verdict"),
     [
