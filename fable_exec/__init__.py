@@ -39,7 +39,17 @@ if TYPE_CHECKING:
         WritesLocked,
     )
     from fable_exec.outcome import Applied, Captured, EndedBy, Outcome, Survivor
-    from fable_exec.policy import AuditRules, BrokerPolicy, Confinement, EnvironmentPolicy, Limits, PathRules, load_policy
+    from fable_exec.policy import (
+        ArgumentPolicy,
+        AuditRules,
+        BrokerPolicy,
+        Confinement,
+        EnvironmentPolicy,
+        Limits,
+        PathRules,
+        Protections,
+        load_policy,
+    )
     from fable_exec.protocol import CommandResult, InspectResult, ProbeResult, WriteResult
 
 __version__ = "0.1.0"
@@ -54,7 +64,10 @@ _ROOMS = {
         "PolicyError", "StateUnreadable", "WritesLocked",
     ),
     "outcome": ("Applied", "Captured", "EndedBy", "Outcome", "Survivor"),
-    "policy": ("AuditRules", "BrokerPolicy", "Confinement", "EnvironmentPolicy", "Limits", "PathRules", "load_policy"),
+    "policy": (
+        "ArgumentPolicy", "AuditRules", "BrokerPolicy", "Confinement", "EnvironmentPolicy", "Limits", "PathRules", "Protections",
+        "load_policy",
+    ),
     "protocol": ("CommandResult", "InspectResult", "ProbeResult", "WriteResult"),
 }  # fmt: skip
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
@@ -65,11 +78,13 @@ __all__ = [
     "BrokerClient",
     "ExecutionBroker",
     "Explanation",
+    "ArgumentPolicy",
     "AuditRules",
     "BrokerPolicy",
     "EnvironmentPolicy",
     "Limits",
     "PathRules",
+    "Protections",
     "load_policy",
     "CommandResult",
     "InspectResult",

@@ -11,10 +11,10 @@ from typing import Literal
 import attrs
 
 from fable_exec.policy.fields import ruled, settle
-from fable_exec.policy.forms import path_directory
+from fable_exec.policy.forms import readable_path
 from fable_exec.policy.rules import Faults, Items, Nested, OneOf, Text, Whole
 
-__all__ = ["PROTECTIONS", "Confinement", "Mode", "Protections"]
+__all__ = ["FILE_PROTECTIONS", "PROTECTIONS", "RESERVED_DIRECTORIES", "Confinement", "Mode", "Protections"]
 
 Mode = Literal["strict", "degradable", "off"]
 
@@ -50,6 +50,15 @@ class Protections:
 PROTECTIONS: tuple[str, ...] = tuple(field.name for field in attrs.fields(Protections))
 """Names of all protections, in the order reports use."""
 
+FILE_PROTECTIONS = ("workspace_writes", "host_writes", "host_metadata", "host_reads")
+"""Those that one view of the files serves: to ask for one is to ask for the view."""
+
+RESERVED_DIRECTORIES = tuple(
+    "/bin /dev /dev/shm /etc /home/command /lib /lib32 /lib64 /libx32 /proc /sbin /sys /tmp /usr /usr/bin /usr/lib /usr/lib32 "
+    "/usr/lib64 /usr/libexec /usr/libx32 /usr/local /usr/local/bin /usr/sbin /var/tmp".split()
+)
+"""What commands get of the system or of their own; a workspace that is or holds one of these would lay it open or hide it."""
+
 
 @attrs.frozen(kw_only=True)
 class Confinement:
@@ -74,7 +83,14 @@ class Confinement:
     runtime_read_paths: tuple[str, ...] = attrs.field(
         default=(),
         metadata=ruled(
-            Items(Text(path_directory, {"minLength": 1})), "More absolute paths that commands may read and execute from."
+            Items(Text(readable_path, {"minLength": 1})), "More absolute paths that commands may read and execute from."
+        ),
+    )
+    planted_files: Literal["neutralise", "report", "fail"] = attrs.field(
+        default="neutralise",
+        metadata=ruled(
+            OneOf(("neutralise", "report", "fail")),
+            "What happens to a file that a command planted to run later: made harmless, reported, or harmless and no success.",
         ),
     )
 
@@ -99,6 +115,11 @@ class Confinement:
         modes: dict[str, Mode] = dict.fromkeys(PROTECTIONS, "off")
         modes["whole_tree_end"] = modes["other_processes"] = "degradable"  # namespaces end trees, and hide others besides
         return cls(protections=Protections(**modes), network="full")
+
+    @property
+    def confines_files(self) -> bool:
+        """Whether any protection of files is asked for."""
+        return any(self.mode(name) != "off" for name in FILE_PROTECTIONS)
 
     def mode(self, protection: str) -> Mode:
         """How much `protection` is insisted on."""

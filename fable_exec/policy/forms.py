@@ -10,7 +10,16 @@ from pathlib import Path, PurePath, PureWindowsPath
 
 from fable_exec.policy.names import is_environment_name, prefix_names_injection
 
-__all__ = ["encodable", "environment_entry", "executable_entry", "path_directory", "protected_name", "token_digest"]
+__all__ = [
+    "encodable",
+    "environment_entry",
+    "executable_entry",
+    "path_directory",
+    "protected_name",
+    "readable_path",
+    "rules_document",
+    "token_digest",
+]
 
 _ON_WINDOWS = isinstance(PurePath(), PureWindowsPath)
 _SEPARATORS = "/\\" if _ON_WINDOWS else "/"
@@ -61,6 +70,25 @@ def path_directory(text: str) -> str:
         raise ValueError("must be an absolute directory")  # an empty or relative one means the current directory, see execvp(3)
     if _PATH_LIST_SEPARATOR in text:
         raise ValueError(f"must be one directory, without {_PATH_LIST_SEPARATOR}")
+    return text
+
+
+def readable_path(text: str) -> str:
+    """An absolute path that commands may read, without `.` and `..`; the root itself would be no confinement at all."""
+    path = PurePath(text)
+    if not path.is_absolute() or ".." in path.parts:
+        raise ValueError("must be an absolute path without ..")
+    if path == PurePath(path.anchor):
+        raise ValueError("must not be the root: that is everything")
+    return str(path)
+
+
+def rules_document(text: str) -> str:
+    """TOML text as it stands, or the absolute path of a file of it."""
+    if not text.strip():
+        raise ValueError("must be TOML text or the absolute path of a TOML file")
+    if PurePath(text).is_absolute() and "\n" in text:
+        raise ValueError("must be a path without line breaks")
     return text
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from fable_exec.errors import PolicyError
+from fable_exec.policy.arguments import ArgumentPolicy
 from fable_exec.policy.confinement import PROTECTIONS, Confinement, Protections
 from fable_exec.policy.names import is_injection_name, pattern_admits
 from fable_exec.policy.rules import Faults
@@ -48,6 +49,8 @@ def _merged(first: attrs.AttrsInstance, second: attrs.AttrsInstance, prefix: str
             merged[field.name] = NARROWING[kind][field.name](one, other)
         except ValueError as error:
             faults.append((f"{prefix}{field.name}", str(error)))
+    if isinstance(first, Confinement) and isinstance(second, Confinement):
+        merged.update(_ports(first, second, merged["network"]))
     if kind is Limits:
         merged["timeout_seconds"] = min(merged["timeout_seconds"], merged["max_timeout_seconds"])
     return merged
@@ -118,6 +121,22 @@ def _one_file(one: Path | None, other: Path | None) -> Path | None:
     return one if other is None else other
 
 
+def _common_or_none(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Entries of both; none stated leaves the choice to the other."""
+    if one is None or other is None:
+        return other if one is None else one
+    return _common(one, other)
+
+
+def _ports(one: Confinement, other: Confinement, network: str) -> dict[str, tuple[int, ...]]:
+    """Ports of both, where both list any: the whole network leaves the list to the other, no network needs none."""
+    names = ("connect_ports", "bind_ports")
+    if network != "ports":
+        return dict.fromkeys(names, ())
+    listing = [each for each in (one, other) if each.network == "ports"]
+    return {name: _common(getattr(listing[0], name), getattr(listing[-1], name)) for name in names}
+
+
 def _backslash(one: str, other: str) -> str:
     """Two readings of one path leave only refusing it."""
     return one if one == other else "refuse"
@@ -168,8 +187,16 @@ NARROWING: Mapping[type[attrs.AttrsInstance], Mapping[str, Callable[[Any, Any], 
         "connect_ports": _common,
         "bind_ports": _common,
         "runtime_read_paths": _common,
+        # fail makes harmless too, see docs/adr/0102
+        "planted_files": _stricter("fail", "neutralise", "report"),
     },
     Protections: dict.fromkeys(PROTECTIONS, _stricter("strict", "degradable", "off")),
+    ArgumentPolicy: {
+        "mode": _stricter("enforce", "advisory", "off"),
+        "unknown_tools": _stricter("deny", "allow"),
+        "tools": _common_or_none,
+        "documents": _united,
+    },
     AuditRules: {
         "path": _one_file,
         "on_failure": _stricter("refuse", "continue"),

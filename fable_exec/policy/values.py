@@ -15,7 +15,8 @@ from typing import Any, Literal, cast
 
 import attrs
 
-from fable_exec.policy.confinement import Confinement
+from fable_exec.policy.arguments import ArgumentPolicy
+from fable_exec.policy.confinement import RESERVED_DIRECTORIES, Confinement
 from fable_exec.policy.fields import ruled, settle
 from fable_exec.policy.forms import environment_entry, executable_entry, path_directory, protected_name, token_digest
 from fable_exec.policy.names import is_injection_name, pattern_admits
@@ -33,9 +34,10 @@ from fable_exec.policy.rules import (
     Variables,
     Whole,
     WorkspaceDirectory,
+    shown,
 )
 
-__all__ = ["AuditRules", "BrokerPolicy", "EnvironmentPolicy", "Limits", "PathRules"]
+__all__ = ["ArgumentPolicy", "AuditRules", "BrokerPolicy", "EnvironmentPolicy", "Limits", "PathRules"]
 
 _KIB = 1024
 _MIB = 1024 * 1024
@@ -232,8 +234,11 @@ class BrokerPolicy:
         default="readonly",
         metadata=ruled(
             OneOf(("readonly", "deny")),
-            "Commands while writes are locked: with the workspace read-only where the kernel holds that, or by name only.",
+            "While locked: any command, with the workspace read-only where the kernel holds that; or only those known to read.",
         ),
+    )
+    argument_rules: ArgumentPolicy = attrs.field(
+        factory=ArgumentPolicy, metadata=ruled(Nested(ArgumentPolicy), "How the arguments of commands are judged.")
     )
     pin_executable_digest: bool = attrs.field(
         default=False,
@@ -253,10 +258,14 @@ class BrokerPolicy:
     @staticmethod
     def cross_faults(checked: Mapping[str, Any]) -> Faults:
         """What is wrong between fields; those that are faulty themselves, or keep their default, may be missing."""
-        workspace, audit = checked.get("workspace"), checked.get("audit")
-        if workspace is None or audit is None or audit.path is None:
+        workspace: Path | None = checked.get("workspace")
+        if workspace is None:
             return []
-        return _audit_inside(workspace, audit.path)
+        return [
+            *_confined_workspace(workspace, checked.get("confinement")),
+            *_audit_inside(workspace, checked.get("audit")),
+            *_rules_inside(workspace, checked.get("argument_rules")),
+        ]
 
     @cached_property
     def digest(self) -> str:
@@ -287,10 +296,32 @@ class BrokerPolicy:
         return load_json(path)
 
 
-def _audit_inside(workspace: Path, log: Path) -> Faults:
+def _confined_workspace(workspace: Path, confinement: Confinement | None) -> Faults:
+    """Commands may write the workspace, and the system's directories stand beside it: neither may hold the other."""
+    if confinement is None or not confinement.confines_files:
+        return []
+    held = next((reserved for reserved in map(Path, RESERVED_DIRECTORIES) if reserved.is_relative_to(workspace)), None)
+    if held is None:
+        return []
+    text = f"is or holds {held}, which confined commands get from the system; choose a directory of its own"
+    return [("workspace", f"{text}, or confinement off: {shown(workspace)}")]
+
+
+def _audit_inside(workspace: Path, audit: AuditRules | None) -> Faults:
     """Commands could rewrite a log that lies where they may write."""
+    log = None if audit is None else audit.path
+    return [] if log is None else _inside(workspace, log, "audit.path")
+
+
+def _rules_inside(workspace: Path, arguments: ArgumentPolicy | None) -> Faults:
+    """The same of rules that judge them."""
+    paths = () if arguments is None else arguments.paths
+    return [fault for path in paths for fault in _inside(workspace, Path(path), "argument_rules.documents")]
+
+
+def _inside(workspace: Path, file: Path, field: str) -> Faults:
     try:
-        inside = log.parent.resolve().is_relative_to(workspace)
+        inside = file.parent.resolve().is_relative_to(workspace)
     except (OSError, RuntimeError):
-        return [("audit.path", f"its directory cannot be resolved: {log.parent!s:.200}")]
-    return [("audit.path", "must be outside the workspace")] if inside else []
+        return [(field, f"its directory cannot be resolved: {file.parent!s:.200}")]
+    return [(field, "must be outside the workspace")] if inside else []

@@ -25,8 +25,8 @@ from fable_exec.decision import (
 )
 from fable_exec.policy import BrokerPolicy
 
-POLICY = BrokerPolicy(workspace="/usr", write_token_digest="a" * 64)
-NO_TOKEN = BrokerPolicy(workspace="/usr")
+POLICY = BrokerPolicy(workspace="/usr/share", write_token_digest="a" * 64)
+NO_TOKEN = BrokerPolicy(workspace="/usr/share")
 BOTH = (False, True)
 
 

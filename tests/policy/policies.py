@@ -6,7 +6,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from fable_exec.policy import AuditRules, BrokerPolicy, EnvironmentPolicy, Limits, PathRules
+from fable_exec.policy import (
+    PROTECTIONS,
+    ArgumentPolicy,
+    AuditRules,
+    BrokerPolicy,
+    Confinement,
+    EnvironmentPolicy,
+    Limits,
+    PathRules,
+    Protections,
+)
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 NAMES = st.sampled_from(["LANG", "TERM", "CI", "GOOGLE_PROJECT", "LD_PRELOAD", "PYTHONPATH", "GIT_DIR", "ENV", "A", "AB", "ABC"])
@@ -47,9 +57,32 @@ AUDITS = st.builds(
     path=st.sampled_from([None, "/var/log/one.jsonl", "/var/log/two.jsonl"]),
     on_failure=st.sampled_from(["refuse", "continue"]),
 )
+ARGUMENTS = st.builds(
+    ArgumentPolicy,
+    mode=st.sampled_from(["off", "advisory", "enforce"]),
+    unknown_tools=st.sampled_from(["allow", "deny"]),
+    tools=st.none() | tuples(st.sampled_from(["git", "find", "é"])),
+    documents=tuples(st.sampled_from(["# none", "/etc/rules.toml", '[[refused]]\nnames = ["x"]\nreason = "y"'])),
+)
+MODES = st.sampled_from(["strict", "degradable", "off"])
+PORTS = st.lists(st.integers(1, 65535) | st.sampled_from([80, 443]), max_size=3, unique=True).map(tuple)
+CONFINEMENTS = st.builds(
+    lambda network, connect, bind, **others: Confinement(
+        network=network,
+        connect_ports=connect if network == "ports" else (),
+        bind_ports=bind if network == "ports" else (),
+        **others,
+    ),
+    st.sampled_from(["off", "ports", "full"]),
+    PORTS,
+    PORTS,
+    protections=st.builds(Protections, **dict.fromkeys(PROTECTIONS, MODES)),
+    runtime_read_paths=tuples(st.sampled_from(["/opt/tool", "/srv/é", "/a:b"])),
+    planted_files=st.sampled_from(["neutralise", "report", "fail"]),
+)
 POLICIES = st.builds(
     BrokerPolicy,
-    workspace=st.sampled_from(["/usr", "/usr/bin", "/dev"]),
+    workspace=st.sampled_from(["/usr/share", "/usr/share/doc", "/opt"]),
     allowed_executables=tuples(
         st.sampled_from(["python3", "git", "sh", "/usr/bin/git", "/opt/tool", "ÿ", "with space", '"quoted"'])
     ),
@@ -60,6 +93,9 @@ POLICIES = st.builds(
     limits=LIMITS,
     paths=PATHS,
     audit=AUDITS,
+    argument_rules=ARGUMENTS,
+    confinement=CONFINEMENTS,
+    locked_commands=st.sampled_from(["readonly", "deny"]),
     pin_executable_digest=st.booleans(),
     launch=st.sampled_from(["auto", "slots", "namespace", "plain"]),
 )

@@ -16,7 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fable_exec.errors import PolicyError
-from fable_exec.policy import BrokerPolicy, dump_json, dump_toml, load_policy, parse_json, parse_toml, to_mapping
+from fable_exec.policy import (
+    PROTECTIONS,
+    BrokerPolicy,
+    Confinement,
+    Protections,
+    dump_json,
+    dump_toml,
+    load_policy,
+    parse_json,
+    parse_toml,
+    to_mapping,
+)
 from fable_exec.policy.document import MAX_DOCUMENT_BYTES
 from tests.policy.policies import POLICIES
 
@@ -28,6 +39,7 @@ write_token_digest = "{digest}"
 on_output_limit = "truncate"
 pin_executable_digest = true
 launch = "plain"
+locked_commands = "deny"
 
 [environment]
 set = {{ CI = "1", "ProgramFiles(x86)" = "C:" }}
@@ -51,7 +63,28 @@ protected = [".git"]
 [audit]
 path = "/var/log/a.jsonl"
 on_failure = "continue"
+
+[confinement]
+network = "ports"
+connect_ports = [443]
+bind_ports = [8080]
+runtime_read_paths = ["/opt/tool"]
+planted_files = "report"
+
+[confinement.protections]
+{protections}
+
+[argument_rules]
+mode = "enforce"
+unknown_tools = "allow"
+tools = ["git"]
+documents = ["# none"]
 """
+
+
+EACH_PROTECTION_CHANGED = "\n".join(
+    f'{name} = "{"degradable" if getattr(Protections(), name) == "off" else "off"}"' for name in PROTECTIONS
+)
 
 
 def faults(read: Callable[[], object]) -> list[tuple[str, str]]:
@@ -61,14 +94,23 @@ def faults(read: Callable[[], object]) -> list[tuple[str, str]]:
 
 
 def test_a_full_document_sets_every_field(workspace: Path) -> None:
-    policy = parse_toml(FULL.format(workspace=workspace, digest="AB" * 32))
+    policy = parse_toml(FULL.format(workspace=workspace, digest="AB" * 32, protections=EACH_PROTECTION_CHANGED))
     default = BrokerPolicy(workspace=workspace)
     for field in attrs.fields(BrokerPolicy):
         value, plain = getattr(policy, field.name), getattr(default, field.name)
         if attrs.has(type(value)):
-            assert [name for name in to_keys(value) if getattr(value, name) == getattr(plain, name)] == []
+            assert unchanged(value, type(value)() if field.name == "confinement" else plain) == []
         else:
             assert field.name == "workspace" or value != plain
+
+
+def unchanged(value: Any, plain: Any) -> list[str]:
+    """The fields of a table that are the same in `plain`, tables in it entered."""
+    names = []
+    for name in to_keys(value):
+        one, other = getattr(value, name), getattr(plain, name)
+        names += unchanged(one, other) if attrs.has(type(one)) else [name] * (one == other)
+    return names
 
 
 def to_keys(value: Any) -> list[str]:
@@ -126,10 +168,14 @@ def test_null_means_the_default_everywhere(workspace: Path) -> None:
     tables = {
         name: dict.fromkeys(table)
         for name, table in to_mapping(BrokerPolicy(workspace=workspace)).items()
-        if isinstance(table, dict)
+        if isinstance(table, dict) and name != "confinement"  # an empty table of it is Confinement(), strict
     }
     assert BrokerPolicy.from_mapping({"workspace": str(workspace), **tables}) == BrokerPolicy(workspace=workspace)
     assert faults(lambda: BrokerPolicy.from_mapping({"workspace": None})) == [("workspace", "is required")]
+
+
+def test_an_empty_table_of_confinement_is_strict(workspace: Path) -> None:
+    assert BrokerPolicy.from_mapping({"workspace": str(workspace), "confinement": {}}).confinement == Confinement.strict()
 
 
 @pytest.mark.parametrize("document", [None, [], "x", 3, [("workspace", "/usr")]])
@@ -248,13 +294,18 @@ def swapped(value: Any, other: Any, name: str) -> Any:
 
 def test_the_canonical_form_is_stable() -> None:
     """The digest stands in logs and attestations: it must not change unless the policy's meaning does."""
-    policy = BrokerPolicy(workspace="/usr")
+    policy = BrokerPolicy(workspace="/usr/share")
     assert dump_json(policy) == (
-        '{"allowed_executables":["python","python3","pytest"],"audit":{"on_failure":"refuse","path":null},'
+        '{"allowed_executables":["python","python3","pytest"],'
+        '"argument_rules":{"documents":[],"mode":"off","tools":null,"unknown_tools":"deny"},'
+        '"audit":{"on_failure":"refuse","path":null},"confinement":{"bind_ports":[],"connect_ports":[],"network":"full",'
+        '"planted_files":"neutralise","protections":{"host_metadata":"off","host_reads":"off","host_sockets":"off",'
+        '"host_writes":"off","kernel_surface":"off","later_files":"off","network":"off","other_processes":"degradable",'
+        '"resources":"off","whole_tree_end":"degradable","workspace_writes":"off"},"runtime_read_paths":[]},'
         '"environment":{"inherit":[],"path":null,"request_names":[],"set":{}},"launch":"auto",'
         '"limits":{"idle_timeout_seconds":null,"max_answer_bytes":16777216,"max_frame_bytes":1048576,"max_in_flight":64,'
-        '"max_timeout_seconds":3600,"timeout_seconds":120},"max_output_bytes":1000000,"on_output_limit":"kill",'
+        '"max_timeout_seconds":3600,"timeout_seconds":120},"locked_commands":"readonly","max_output_bytes":1000000,"on_output_limit":"kill",'
         '"paths":{"backslash":"separator","file_trust":"private","protected":[]},"pin_executable_digest":false,'
-        '"workspace":"/usr","write_token_digest":null}'
+        '"workspace":"/usr/share","write_token_digest":null}'
     )
     assert policy.digest == hashlib.sha256(dump_json(policy).encode()).hexdigest()

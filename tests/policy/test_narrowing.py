@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,19 @@ import pytest
 from hypothesis import assume, given
 
 from fable_exec.errors import PolicyError
-from fable_exec.policy import AuditRules, BrokerPolicy, EnvironmentPolicy, Limits, PathRules, is_injection_name, merge
+from fable_exec.policy import (
+    PROTECTIONS,
+    AuditRules,
+    BrokerPolicy,
+    Confinement,
+    EnvironmentPolicy,
+    Limits,
+    is_injection_name,
+    merge,
+)
+from fable_exec.policy.fields import rule_of
 from fable_exec.policy.narrowing import NARROWING
+from fable_exec.policy.rules import Nested
 from tests.policy.policies import POLICIES
 
 NAMES = ("LANG", "TERM", "CI", "A", "AB", "ABC", "ABX", "GOOGLE_X", "GIT_DIR", "LD_PRELOAD", "PYTHONPATH", "LC_ALL", "ENV")
@@ -44,10 +56,41 @@ def widenings(merged: BrokerPolicy, policy: BrokerPolicy) -> list[str]:
         "protected": set(merged.paths.protected) >= set(policy.paths.protected),
         "audit": policy.audit.path in (None, merged.audit.path),
         "audit failure": merged.audit.on_failure == "refuse" or policy.audit.on_failure == "continue",
+        "locked": merged.locked_commands == "deny" or policy.locked_commands == "readonly",
+        "arguments": MODES.index(merged.argument_rules.mode) >= MODES.index(policy.argument_rules.mode),
+        "unknown tools": merged.argument_rules.unknown_tools == "deny" or policy.argument_rules.unknown_tools == "allow",
+        "tools": policy.argument_rules.tools is None
+        or set(merged.argument_rules.tools or ("?" if merged.argument_rules.tools is None else ()))
+        <= set(policy.argument_rules.tools),
+        "documents": set(merged.argument_rules.documents) >= set(policy.argument_rules.documents),
+        "confinement": confinement_widenings(merged.confinement, policy.confinement) == [],
         "pin": merged.pin_executable_digest or not policy.pin_executable_digest,
         "launch": policy.launch not in ("slots", "namespace") or merged.launch in ("slots", "namespace"),
     }
     return [name for name, holds in claims.items() if not holds]
+
+
+MODES = ("off", "advisory", "enforce")
+
+
+def confinement_widenings(merged: Confinement, policy: Confinement) -> list[str]:
+    strength = ("off", "degradable", "strict")
+    ports = {
+        "off": lambda _: frozenset(),
+        "ports": lambda listed: frozenset(listed),
+        "full": lambda _: frozenset(range(1, 65536)),
+    }
+    weaker = [name for name in PROTECTIONS if strength.index(merged.mode(name)) < strength.index(policy.mode(name))]
+    for name in ("connect_ports", "bind_ports"):
+        open_now = ports[merged.network](getattr(merged, name))
+        if not open_now <= ports[policy.network](getattr(policy, name)):
+            weaker.append(name)
+    if not set(merged.runtime_read_paths) <= set(policy.runtime_read_paths):
+        weaker.append("runtime_read_paths")
+    severity = ("report", "neutralise", "fail")
+    if severity.index(merged.planted_files) < severity.index(policy.planted_files):
+        weaker.append("planted_files")
+    return weaker
 
 
 def try_merge(one: BrokerPolicy, other: BrokerPolicy) -> BrokerPolicy | None:
@@ -93,18 +136,22 @@ def test_merging_again_changes_nothing(one: BrokerPolicy, other: BrokerPolicy) -
 
 
 def test_every_field_has_a_rule() -> None:
-    for kind in (BrokerPolicy, EnvironmentPolicy, Limits, PathRules, AuditRules):
-        nested = {field.name for field in attrs.fields(kind) if attrs.has(type(field.default)) or field.name in NESTED}
-        assert NARROWING[kind].keys() == {field.name for field in attrs.fields(kind)} - (
-            nested if kind is BrokerPolicy else set()
-        )
+    assert NARROWING.keys() == set(kinds_in(BrokerPolicy))
+    for kind in NARROWING:
+        fields = attrs.fields(kind)
+        assert NARROWING[kind].keys() == {field.name for field in fields if not isinstance(rule_of(field), Nested)}
 
 
-NESTED = {"environment", "limits", "paths", "audit"}
+def kinds_in(kind: type[attrs.AttrsInstance]) -> Iterator[type[attrs.AttrsInstance]]:
+    yield kind
+    for field in attrs.fields(kind):
+        if isinstance(rule := rule_of(field), Nested):
+            yield from kinds_in(rule.kind)
+
 
 CASES: list[tuple[str, Any, Any, Any]] = [
     # field, one, other, merged
-    ("workspace", "/usr", "/usr/bin", Path("/usr/bin").resolve()),
+    ("workspace", "/usr/share", "/usr/share/doc", Path("/usr/share/doc").resolve()),
     ("allowed_executables", ["a", "b", "c"], ["c", "/usr/bin/b", "a"], ("a", "c")),
     ("allowed_executables", ["a"], ["b"], ()),
     ("max_output_bytes", 5, 3, 3),
@@ -135,14 +182,32 @@ CASES: list[tuple[str, Any, Any, Any]] = [
     ("paths.backslash", "literal", "separator", "refuse"),
     ("paths.backslash", "literal", "literal", "literal"),
     ("paths.protected", [".git"], [".env"], (".git", ".env")),
+    ("locked_commands", "readonly", "deny", "deny"),
+    ("argument_rules.mode", "advisory", "enforce", "enforce"),
+    ("argument_rules.unknown_tools", "allow", "deny", "deny"),
+    ("argument_rules.tools", None, ["git"], ("git",)),
+    ("argument_rules.tools", ["git", "ls"], ["ls", "rm"], ("ls",)),
+    ("argument_rules.documents", ["# a"], ["/etc/b.toml"], ("# a", "/etc/b.toml")),
+    ("confinement.network", "full", "off", "off"),
+    ("confinement.connect_ports", [80, 443], [443, 22], (443,)),
+    ("confinement.bind_ports", [80], [443], ()),
+    ("confinement.runtime_read_paths", ["/opt/a", "/opt/b"], ["/opt/b"], ("/opt/b",)),
+    ("confinement.planted_files", "report", "neutralise", "neutralise"),
+    ("confinement.planted_files", "neutralise", "fail", "fail"),
+    *[(f"confinement.protections.{name}", "off", "degradable", "degradable") for name in PROTECTIONS],
+    *[(f"confinement.protections.{name}", "degradable", "strict", "strict") for name in PROTECTIONS],
     ("audit.path", None, "/var/log/a", Path("/var/log/a")),
     ("audit.on_failure", "continue", "refuse", "refuse"),
 ]
 
 
 def with_field(path: str, value: Any) -> BrokerPolicy:
-    table, _, field = path.rpartition(".")
-    return BrokerPolicy.from_mapping({"workspace": "/usr"} | ({table: {field: value}} if table else {field: value}))
+    document: Any = value
+    for name in reversed(path.split(".")):
+        document = {name: document}
+    if path.endswith("_ports"):
+        document["confinement"]["network"] = "ports"
+    return BrokerPolicy.from_mapping({"workspace": "/usr/share"} | document)
 
 
 @pytest.mark.parametrize(("path", "one", "other", "merged"), CASES)
@@ -162,7 +227,7 @@ def test_the_cases_cover_every_field() -> None:
 @pytest.mark.parametrize(
     ("path", "one", "other"),
     [
-        ("workspace", "/usr", "/dev"),
+        ("workspace", "/usr/share", "/opt"),
         ("environment.set", {"A": "1"}, {"A": "2"}),
         ("environment.path", ["/bin"], ["/opt"]),
         ("audit.path", "/var/log/a", "/var/log/b"),
@@ -180,16 +245,30 @@ def test_all_contradictions_are_listed_at_once() -> None:
         return BrokerPolicy(workspace=workspace, environment=environment, audit=AuditRules(path=f"/var/log/{value}"))
 
     with pytest.raises(PolicyError) as caught:
-        merge(contradicting("/usr", "1"), contradicting("/dev", "2"))
+        merge(contradicting("/usr/share", "1"), contradicting("/opt", "2"))
     assert [path for path, _ in caught.value.faults] == ["workspace", "environment.set", "environment.path", "audit.path"]
 
 
 def test_a_default_timeout_yields_to_a_shorter_maximum() -> None:
     merged = merge(
         with_field("limits.timeout_seconds", 100),
-        BrokerPolicy(workspace="/usr", limits=Limits(timeout_seconds=5, max_timeout_seconds=50)),
+        BrokerPolicy(workspace="/usr/share", limits=Limits(timeout_seconds=5, max_timeout_seconds=50)),
     )
     assert (merged.limits.timeout_seconds, merged.limits.max_timeout_seconds) == (5.0, 50.0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "merged"),
+    [
+        ({"network": "ports", "connect_ports": [80]}, {"network": "full"}, ("ports", (80,))),
+        ({"network": "ports", "connect_ports": [80]}, {"network": "off"}, ("off", ())),
+        ({"network": "full"}, {"network": "full"}, ("full", ())),
+    ],
+)
+def test_ports_narrow_with_their_network(one: Any, other: Any, merged: Any) -> None:
+    for first, second in ((one, other), (other, one)):
+        narrowed = merge(with_field("confinement", first), with_field("confinement", second)).confinement
+        assert (narrowed.network, narrowed.connect_ports) == merged
 
 
 def test_an_audit_log_inside_the_other_workspace_is_refused(tmp_path: Path) -> None:

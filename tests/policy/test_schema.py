@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fable_exec.policy import BrokerPolicy, json_schema, json_schema_text, to_ma
 from fable_exec.policy.fields import meaning_of, rule_of
 from fable_exec.policy.rules import Nested
 from tests.policy.policies import POLICIES
+from tests.policy.test_narrowing import kinds_in
 
 COMMITTED = Path(__file__).resolve().parents[2] / "docs" / "reference" / "policy.schema.json"
 VALIDATOR = Draft202012Validator(json_schema())
@@ -37,7 +39,11 @@ def test_what_the_rules_accept_the_schema_accepts(policy: BrokerPolicy) -> None:
 
 def test_defaults_nulls_and_the_schema_key_are_accepted() -> None:
     names = json_schema()["properties"].keys() - {"workspace", "$schema"}
-    for document in ({"workspace": "/usr"}, {"workspace": "/usr", **dict.fromkeys(names)}, {"workspace": "/", "$schema": "x"}):
+    for document in (
+        {"workspace": "/usr/share"},
+        {"workspace": "/usr/share", **dict.fromkeys(names)},
+        {"workspace": "/", "$schema": "x"},
+    ):
         assert list(VALIDATOR.iter_errors(document)) == []
 
 
@@ -47,25 +53,25 @@ def test_defaults_nulls_and_the_schema_key_are_accepted() -> None:
         {},
         {"workspace": None},
         {"workspace": ""},
-        {"workspace": "/usr", "x": 1},
-        {"workspace": "/usr", "limits": {"x": 1}},
-        {"workspace": "/usr", "limits": []},
-        {"workspace": "/usr", "limits": {"timeout_seconds": 0}},
-        {"workspace": "/usr", "limits": {"timeout_seconds": 3601}},
-        {"workspace": "/usr", "limits": {"max_frame_bytes": 1}},
-        {"workspace": "/usr", "max_output_bytes": True},
-        {"workspace": "/usr", "max_output_bytes": "1"},
-        {"workspace": "/usr", "max_output_bytes": 1.5},
-        {"workspace": "/usr", "allowed_executables": "python"},
-        {"workspace": "/usr", "allowed_executables": [""]},
-        {"workspace": "/usr", "write_token_digest": "abc"},
-        {"workspace": "/usr", "launch": "fast"},
-        {"workspace": "/usr", "pin_executable_digest": "false"},
-        {"workspace": "/usr", "environment": {"set": {"A": 1}}},
-        {"workspace": "/usr", "environment": {"set": {"PATH": "x"}}},
-        {"workspace": "/usr", "environment": {"inherit": ["A=B"]}},
-        {"workspace": "/usr", "environment": {"path": []}},
-        {"workspace": "/usr", "paths": {"protected": ["a/b"]}},
+        {"workspace": "/usr/share", "x": 1},
+        {"workspace": "/usr/share", "limits": {"x": 1}},
+        {"workspace": "/usr/share", "limits": []},
+        {"workspace": "/usr/share", "limits": {"timeout_seconds": 0}},
+        {"workspace": "/usr/share", "limits": {"timeout_seconds": 3601}},
+        {"workspace": "/usr/share", "limits": {"max_frame_bytes": 1}},
+        {"workspace": "/usr/share", "max_output_bytes": True},
+        {"workspace": "/usr/share", "max_output_bytes": "1"},
+        {"workspace": "/usr/share", "max_output_bytes": 1.5},
+        {"workspace": "/usr/share", "allowed_executables": "python"},
+        {"workspace": "/usr/share", "allowed_executables": [""]},
+        {"workspace": "/usr/share", "write_token_digest": "abc"},
+        {"workspace": "/usr/share", "launch": "fast"},
+        {"workspace": "/usr/share", "pin_executable_digest": "false"},
+        {"workspace": "/usr/share", "environment": {"set": {"A": 1}}},
+        {"workspace": "/usr/share", "environment": {"set": {"PATH": "x"}}},
+        {"workspace": "/usr/share", "environment": {"inherit": ["A=B"]}},
+        {"workspace": "/usr/share", "environment": {"path": []}},
+        {"workspace": "/usr/share", "paths": {"protected": ["a/b"]}},
     ],
 )
 def test_the_schema_refuses_what_the_rules_refuse(document: dict[str, Any]) -> None:
@@ -75,23 +81,28 @@ def test_the_schema_refuses_what_the_rules_refuse(document: dict[str, Any]) -> N
 
 
 def test_every_field_has_a_rule_and_one_sentence() -> None:
-    kinds = [BrokerPolicy, *(rule.kind for field in attrs.fields(BrokerPolicy) if isinstance(rule := rule_of(field), Nested))]
-    for kind in kinds:
+    for kind in kinds_in(BrokerPolicy):
         for field in attrs.fields(kind):
             assert meaning_of(field).endswith(".")
-            assert meaning_of(field)[0].isupper() or field.name == "file_trust"
+            assert meaning_of(field)[0].isupper() or field.name in STARTING_WITH_A_WORD_OF_THE_FIELD
 
 
 def test_the_reference_names_every_field() -> None:
     text = (COMMITTED.parent / "policy.md").read_text()
-    tables: dict[str, dict[str, Any]] = {"": json_schema()} | {
-        f"{name}.": json_schema()["$defs"][kind] for name, kind in NESTED.items()
-    }
-    names = [
-        f"{prefix}{name}" for prefix, table in tables.items() for name in table["properties"] if name not in {*NESTED, "$schema"}
-    ]
-    assert [name for name in names if f"`{name}`" not in text] == []
-    assert json.loads(COMMITTED.read_text())["$defs"].keys() == set(NESTED.values())
+    names = set(paths_in(BrokerPolicy))
+    assert sorted(name for name in names if f"`{name}`" not in text) == []
+    documented = set(re.findall(r"^\| `([a-z_.]+)` \|", text.partition("## Reading documents")[0], re.MULTILINE))
+    assert documented == names
 
 
-NESTED = {"environment": "EnvironmentPolicy", "limits": "Limits", "paths": "PathRules", "audit": "AuditRules"}
+def paths_in(kind: type[attrs.AttrsInstance], prefix: str = "") -> Iterator[str]:
+    """Every field as documents name it, such as limits.timeout_seconds."""
+    for field in attrs.fields(kind):
+        rule = rule_of(field)
+        if isinstance(rule, Nested):
+            yield from paths_in(rule.kind, f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name
+
+
+STARTING_WITH_A_WORD_OF_THE_FIELD = {"file_trust", "network"}

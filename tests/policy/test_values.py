@@ -12,7 +12,19 @@ import attrs
 import pytest
 
 from fable_exec.errors import PolicyError
-from fable_exec.policy import AuditRules, BrokerPolicy, EnvironmentPolicy, Limits, PathRules, is_injection_name
+from fable_exec.policy import (
+    PROTECTIONS,
+    ArgumentPolicy,
+    AuditRules,
+    BrokerPolicy,
+    Confinement,
+    EnvironmentPolicy,
+    Limits,
+    PathRules,
+    Protections,
+    is_injection_name,
+)
+from fable_exec.policy.confinement import RESERVED_DIRECTORIES
 
 MIB = 1024 * 1024
 DEFAULTS: dict[type, dict[str, Any]] = {
@@ -25,9 +37,23 @@ DEFAULTS: dict[type, dict[str, Any]] = {
         "limits": Limits(),
         "paths": PathRules(),
         "audit": AuditRules(),
+        "confinement": Confinement.off(),
+        "locked_commands": "readonly",
+        "argument_rules": ArgumentPolicy(),
         "pin_executable_digest": False,
         "launch": "auto",
     },
+    Confinement: {
+        "protections": Protections(),
+        "network": "off",
+        "connect_ports": (),
+        "bind_ports": (),
+        "runtime_read_paths": (),
+        "planted_files": "neutralise",
+    },
+    Protections: dict.fromkeys(PROTECTIONS, "strict")
+    | dict.fromkeys(("host_metadata", "later_files", "other_processes", "resources"), "degradable"),
+    ArgumentPolicy: {"mode": "off", "unknown_tools": "deny", "tools": None, "documents": ()},
     EnvironmentPolicy: {"set": {}, "inherit": (), "request_names": (), "path": None},
     Limits: {
         "timeout_seconds": 120.0,
@@ -57,6 +83,7 @@ class Word(str):
     """A subclass that a rule must not keep: it could change its answers."""
 
 
+NESTED = ("environment", "limits", "paths", "audit", "confinement", "argument_rules")
 REFUSED: list[tuple[type, str, Any, str]] = [
     # kind, field, value, path of the fault
     (BrokerPolicy, "workspace", "", "workspace"),
@@ -92,7 +119,41 @@ REFUSED: list[tuple[type, str, Any, str]] = [
     *[(BrokerPolicy, "on_output_limit", value, "on_output_limit") for value in ("", "KILL", "kill ", None, True, ["kill"])],
     *[(BrokerPolicy, "pin_executable_digest", value, "pin_executable_digest") for value in ("false", 0, 1, None, "")],
     *[(BrokerPolicy, "launch", value, "launch") for value in ("", "Auto", None, 1)],
-    *[(BrokerPolicy, name, value, name) for name in ("environment", "limits", "paths", "audit") for value in ({}, None, "x", ())],
+    *[(BrokerPolicy, name, value, name) for name in NESTED for value in ({}, None, "x", ())],
+    *[(BrokerPolicy, "locked_commands", value, "locked_commands") for value in ("allow", None, True)],
+    *[(Protections, name, value, name) for name in PROTECTIONS for value in ("on", "STRICT", None, True)],
+    *[(Confinement, "protections", value, "protections") for value in ({}, None, "strict")],
+    *[(Confinement, "network", value, "network") for value in ("", "on", None, False)],
+    *[
+        (Confinement, field, value, path)
+        for field in ("connect_ports", "bind_ports")
+        for value, path in (
+            ((80,), field),  # only for network = "ports"
+            (80, field),
+            ((0,), f"{field}[0]"),
+            ((65536,), f"{field}[0]"),
+            (("80",), f"{field}[0]"),
+            ((True,), f"{field}[0]"),
+        )
+    ],
+    *[
+        (Confinement, "runtime_read_paths", ["/opt", entry], "runtime_read_paths[1]")
+        for entry in ("", "opt", "~/x", "/", "//", "/opt/../root", "/a\0", 3, None)
+    ],
+    (Confinement, "runtime_read_paths", "/opt", "runtime_read_paths"),
+    *[(Confinement, "planted_files", value, "planted_files") for value in ("", "delete", None)],
+    *[(ArgumentPolicy, "mode", value, "mode") for value in ("", "on", None, True)],
+    *[(ArgumentPolicy, "unknown_tools", value, "unknown_tools") for value in ("refuse", None)],
+    *[(ArgumentPolicy, "tools", value, path) for value, path in (("git", "tools"), (["a", 3], "tools[1]"), (["\0"], "tools[0]"))],
+    *[
+        (ArgumentPolicy, "documents", value, path)
+        for value, path in (
+            ("# x", "documents"),
+            (["# x", ""], "documents[1]"),
+            ([" \n"], "documents[0]"),
+            (["/a\nb"], "documents[0]"),
+        )
+    ],
     (BrokerPolicy, "limits", PathRules(), "limits"),
     (EnvironmentPolicy, "set", [("A", "1")], "set"),
     (EnvironmentPolicy, "set", "A=1", "set"),
@@ -271,6 +332,28 @@ def test_an_audit_log_that_reaches_the_workspace_by_a_link_is_refused(workspace:
     with pytest.raises(PolicyError):
         BrokerPolicy(workspace=workspace, audit=AuditRules(path=tmp_path / "link" / "log.jsonl"))
     assert BrokerPolicy(workspace=workspace, audit=AuditRules(path=tmp_path / "log.jsonl"))
+
+
+@pytest.mark.parametrize("place", ["/", *RESERVED_DIRECTORIES])
+def test_a_confined_workspace_holds_nothing_that_commands_get_from_the_system(place: str) -> None:
+    if not Path(place).is_dir():
+        pytest.skip(f"no {place} here")
+    with pytest.raises(PolicyError) as caught:
+        BrokerPolicy(workspace=place, confinement=Confinement.strict())
+    assert [path for path, _ in caught.value.faults] == ["workspace"]
+    assert "choose a directory of its own" in str(caught.value)
+    assert BrokerPolicy(workspace=place, confinement=Confinement.off())
+
+
+def test_a_workspace_below_a_system_directory_is_one_of_its_own() -> None:
+    assert BrokerPolicy(workspace="/usr/share", confinement=Confinement.strict())
+
+
+def test_rules_that_commands_could_rewrite_are_refused(workspace: Path, tmp_path: Path) -> None:
+    with pytest.raises(PolicyError) as caught:
+        BrokerPolicy(workspace=workspace, argument_rules=ArgumentPolicy(documents=(str(workspace / "rules.toml"),)))
+    assert [path for path, _ in caught.value.faults] == ["argument_rules.documents"]
+    assert BrokerPolicy(workspace=workspace, argument_rules=ArgumentPolicy(documents=(str(tmp_path / "rules.toml"), "# text")))
 
 
 def test_a_policy_cannot_change(workspace: Path) -> None:
