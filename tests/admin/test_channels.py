@@ -262,7 +262,7 @@ def test_a_message_without_end_is_cut_off_and_the_next_is_heard(broker: Executio
 
 
 def test_those_who_say_nothing_keep_nobody_out(broker: ExecutionBroker, address: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(sockets, "PATIENCE_SECONDS", 1.0)
     family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     with ExitStack() as stack:
         for _ in range(20):
