@@ -296,6 +296,8 @@ class Outcome:
     """
 
     ended_by: EndedBy
+    `peak_rss_bytes` is the leader's, or its whole tree's where that was more and a limit had it looked at; `peak_processes` counts
+    threads too and is 0 where nobody looked.
     exit_code: int | None = None
     signal: int | None = None
     stdout: Captured = Captured()
@@ -307,6 +309,7 @@ class Outcome:
     survivors: tuple[Survivor, ...] = ()
     applied: tuple[Applied, ...] = ()
     denials: tuple[Denial, ...] = ()
+    peak_processes: int = 0
 
     @property
     def timed_out(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from . import wire
 from .places import Place
 from .spawn import Streams
+from .watching import Watch
 
 _DESCRIPTORS_PER_JOB = 8
 _DESCRIPTORS_ELSE = 64
@@ -32,6 +33,13 @@ class Job:
         self.ending = False
         self.survivors: list[Any] = []
         self.due_at: float | None = None
+        self.watch: Watch | None = None
+        self.warned = False
+
+    @property
+    def look_at(self) -> float | None:
+        """When its tree is to be looked at next; None when nobody asks, or its end is settled."""
+        return None if self.watch is None or self.ending or self.exit else self.watch.due_at
 
     def close_streams(self) -> None:
         """Drop our copies, so that the host sees the end when the command's own are closed."""

@@ -6,7 +6,9 @@ host hears "done" only when the place is proved empty. Protocol on a job's chann
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
 import time
 from collections import deque
@@ -21,6 +23,7 @@ from .places import Place, PlaceLost, Report, reap_exited
 from .pools import PlacePool
 from .readiness import Readiness
 from .spawn import SpawnFailed, Workspace, spawn
+from .watching import Watch
 
 _END_SECONDS = 2.0
 """How long a place may take to become empty before the job is reported as uncontained."""
@@ -32,6 +35,8 @@ class Launcher:
     def __init__(self, plan: dict[str, Any], control: socket.socket, pool: PlacePool) -> None:
         self._workspace = Workspace(**plan["workspace"])
         self._environment: dict[str, str] = plan["environment"]
+        self._command_limits: list[list[Any]] = plan["command_limits"]
+        self._watched_limits: dict[str, int] = dict(plan["watched_limits"])
         self._control = control
         self._pool = pool
         self._capacity = min(pool.capacity, room_for_jobs())
@@ -49,6 +54,8 @@ class Launcher:
                 self._accept_when_possible()
                 self._ready.round(self._milliseconds())
                 self._end_overdue()
+                if self._watched_limits:
+                    self._look_at_trees()
         except wire.PeerGone:
             self._end_all()
 
@@ -64,6 +71,8 @@ class Launcher:
 
     def _milliseconds(self) -> int | None:
         due = [job.due_at for job in self._jobs if job.due_at is not None]
+        if self._watched_limits:
+            due += [job.look_at for job in self._jobs if job.look_at is not None]
         if not due:
             return None
         return max(0, int((min(due) - time.monotonic()) * 1000) + 1)
@@ -108,7 +117,9 @@ class Launcher:
         job.close_streams()
         job.place = place
         job.leader_handle = pidfd_open(job.leader)
-        job.due_at = time.monotonic() + job.request["timeout"]
+        now = time.monotonic()
+        job.due_at = now + job.request["timeout"]
+        job.watch = Watch(self._watched_limits, now) if self._watched_limits else None
         self._ready.watch(job.leader_handle, lambda: self._leader_exited(job))
         if place.descriptor >= 0:
             self._ready.watch(place.descriptor, lambda: self._place_answered(job))
@@ -135,7 +146,7 @@ class Launcher:
         bait = job.request["canary"]
         if bait is not None:
             return fork_canary(bait, self._workspace.path, job.streams.stdout)
-        return spawn(job.request, self._workspace, self._environment, job.streams)
+        return spawn(job.request, self._workspace, self._environment, job.streams, self._command_limits)
 
     def _fail(self, job: Job, failure: SpawnFailed) -> None:
         job.close_streams()
@@ -160,7 +171,12 @@ class Launcher:
         os.close(job.leader_handle)
         job.leader_handle = -1
         status, (user, system, peak) = result
-        job.exit = {"status": status, "user": user, "system": system, "peak": peak, "reason": job.reason}
+        processes = 0
+        if job.watch is not None:
+            peak, processes = max(peak, job.watch.peak_bytes // 1024), job.watch.peak_processes
+        job.exit = {
+            "status": status, "user": user, "system": system, "peak": peak, "processes": processes, "reason": job.reason
+        }  # fmt: skip
         return True
 
     def _place_answered(self, job: Job) -> None:
@@ -225,6 +241,19 @@ class Launcher:
                 self._give_up(job)
             else:
                 self._end(job, "deadline")
+
+    def _look_at_trees(self) -> None:
+        now = time.monotonic()
+        for job in [job for job in self._jobs if job.look_at is not None and job.look_at <= now]:
+            assert job.place is not None and job.watch is not None
+            exceeded = job.watch.look(*job.place.processes())
+            if exceeded == "cpu" and not job.warned:
+                # What the kernel does at the limit of one process; a leader that goes on is killed at the next look.
+                job.warned = True
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(job.leader, signal.SIGXCPU)
+            elif exceeded is not None:
+                self._end(job, exceeded)
 
     def _give_up(self, job: Job) -> None:
         """The place would not become empty in time: say so, and never use it again."""

@@ -106,10 +106,16 @@ def devices() -> None:
     _pseudo_terminals(directory)
 
 
-def mount_proc() -> None:
-    """A /proc of this PID namespace, with everything that reaches beyond it read-only (root owns those files)."""
+def mount_proc(pid_max: int = 0) -> None:
+    """A /proc of this PID namespace, with everything that reaches beyond it read-only (root owns those files).
+
+    With `pid_max` this namespace never gives a higher number. To be asked for only where that is the namespace's own.
+    """
     target = _make_place("/proc", is_directory=True)
     kernel.mount("proc", target, "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    if pid_max:
+        with open(f"{target}/sys/kernel/pid_max", "w", encoding="ascii") as file:
+            file.write(str(pid_max))
     for name in _PROC_READ_ONLY:
         _freeze(f"{target}/{name}")
 

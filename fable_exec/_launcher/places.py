@@ -18,7 +18,8 @@ from typing import NamedTuple, Protocol
 from . import kernel, kernel_confine, wire
 from .ending import freeze_and_kill, kill_children, stop_children
 from .linuxos import has_children, pipe_unblocking
-from .proctree import Member, list_members, members_below
+from .proctree import Member, list_members, members_below, pids_below
+from .watching import ProcessFiles
 
 _SIGKILL = int(signal.SIGKILL)
 _PROOF_SECONDS = 2.0
@@ -71,6 +72,9 @@ class Place(Protocol):
     def reap_leader(self, pid: int) -> tuple[int, Usage] | None:
         """The exited leader's wait status and usage; None while a tracer, a member of its own tree, holds them back."""
 
+    def processes(self) -> tuple[ProcessFiles, list[int]]:
+        """Everything that runs in here, and the /proc that has these numbers; only for places made `watched`."""
+
 
 def wait_usage(pid: int, options: int = 0) -> tuple[int, int, Usage]:
     """wait4(2) with the three figures that are reported."""
@@ -91,13 +95,18 @@ class Slot:
         children: the init's list of children in /proc. Once the leader is reaped every other process in there descends from one
             of them, so an empty list, which the kernel reads under its lock on the process tree, is the proof that nothing is
             left. -1 where the kernel has no such list: the init is asked instead.
+        watched: whether `processes` will be asked for.
     """
 
-    def __init__(self, channel: socket.socket, mount_namespace: int, pid_namespace: int, children: int = -1) -> None:
+    def __init__(
+        self, channel: socket.socket, mount_namespace: int, pid_namespace: int, children: int = -1, *, watched: bool = False
+    ) -> None:
         self.channel = channel
         self.descriptor = channel.fileno()
         self._children, self._mount_namespace, self._pid_namespace = children, mount_namespace, pid_namespace
         self._unanswered = 0
+        self._watched = watched
+        self._files: ProcessFiles | None = None
 
     def usable(self) -> bool:
         return wire.peer_is_alive(self.channel)
@@ -105,7 +114,13 @@ class Slot:
     def start(self, execute: Callable[[], int]) -> int:
         kernel_confine.setns(self._mount_namespace, kernel.CLONE_NEWNS)
         kernel_confine.setns(self._pid_namespace, kernel.CLONE_NEWPID)
+        if self._watched and self._files is None:
+            self._files = ProcessFiles()
         return execute()
+
+    def processes(self) -> tuple[ProcessFiles, list[int]]:
+        assert self._files is not None
+        return self._files, self._files.everyone()
 
     def ask(self) -> Report | None:
         if not self._unanswered and self._has_no_children():
@@ -136,6 +151,8 @@ class Slot:
         for descriptor in (self._mount_namespace, self._pid_namespace, self._children):
             if descriptor >= 0:
                 os.close(descriptor)
+        if self._files is not None:
+            self._files.close()
 
     def _has_no_children(self) -> bool:
         try:
@@ -156,8 +173,9 @@ class FreshNamespace:
 
     descriptor = -1
 
-    def __init__(self, home: int) -> None:
+    def __init__(self, home: int, files: ProcessFiles | None = None) -> None:
         self._home = home
+        self._files = files
         self._leader = 0
 
     def start(self, execute: Callable[[], int]) -> int:
@@ -188,12 +206,17 @@ class FreshNamespace:
             self._leader = 0
         return result
 
+    def processes(self) -> tuple[ProcessFiles, list[int]]:
+        assert self._files is not None
+        return self._files, [self._leader, *pids_below(self._leader)] if self._leader else []
+
 
 class Subreaper:
     """This process as the parent of last resort of one command at a time: empty when wait answers "no child"."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: ProcessFiles | None = None) -> None:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        self._files = files
         self.descriptor = _child_bell()
         self._leader = 0
         self._leader_result: tuple[int, Usage] | None = None
@@ -234,6 +257,10 @@ class Subreaper:
         if result is not None:
             self._leader = 0
         return result
+
+    def processes(self) -> tuple[ProcessFiles, list[int]]:
+        assert self._files is not None
+        return self._files, pids_below(os.getpid())
 
     def _reap(self) -> None:
         """Collect every zombie; the leader's status is kept for `reap_leader`."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from . import wire
 from .places import FreshNamespace, Place, Slot, Subreaper
 from .spawn import SpawnFailed
+from .watching import ProcessFiles
 
 MAX_IN_FLIGHT = 256
 _MAX_IDLE_SLOTS = 8
@@ -80,8 +81,9 @@ class _StagedPool:
 class SlotPool(_StagedPool):
     """Slots that the stager clones ahead and on demand."""
 
-    def __init__(self, stager: socket.socket, ahead: int) -> None:
+    def __init__(self, stager: socket.socket, ahead: int, *, watched: bool) -> None:
         super().__init__(stager)
+        self._watched = watched
         self._idle: list[Slot] = []
         self._ordered = 0
         self._failure: SpawnFailed | None = None
@@ -106,7 +108,7 @@ class SlotPool(_StagedPool):
         if message["slot"] == 0:
             self._failure = SpawnFailed(message["step"], message["errno"], "a new slot")
             return
-        self._idle.append(Slot(socket.socket(fileno=descriptors[0]), *descriptors[1:]))
+        self._idle.append(Slot(socket.socket(fileno=descriptors[0]), *descriptors[1:], watched=self._watched))
 
     def give_back(self, place: Place) -> None:
         assert isinstance(place, Slot)
@@ -127,12 +129,13 @@ class SlotPool(_StagedPool):
 class NamespacePool(_StagedPool):
     """A fresh namespace whenever one is asked for."""
 
-    def __init__(self, stager: socket.socket, home: int) -> None:
+    def __init__(self, stager: socket.socket, home: int, *, watched: bool) -> None:
         super().__init__(stager)
         self._home = home
+        self._files = ProcessFiles() if watched else None
 
     def take(self, wanted: int) -> Place:
-        return FreshNamespace(self._home)
+        return FreshNamespace(self._home, self._files)
 
     def give_back(self, place: Place) -> None:
         """Nothing to keep: the namespace ended with its command."""
@@ -146,8 +149,8 @@ class WorkerPool:
 
     capacity = 1
 
-    def __init__(self, alive: int, state: socket.socket) -> None:
-        self._place = Subreaper()
+    def __init__(self, alive: int, state: socket.socket, *, watched: bool) -> None:
+        self._place = Subreaper(ProcessFiles() if watched else None)
         self._state = state
         self.descriptor = alive
 
@@ -175,6 +178,7 @@ class WorkerPool:
 
 def pool_for(plan: dict[str, Any], stager: socket.socket, home: int) -> PlacePool:
     """The pool of a launcher that has namespaces of its own."""
+    watched = bool(plan["watched_limits"])
     if plan["mode"] == "slots":
-        return SlotPool(stager, plan["slots_ahead"])
-    return NamespacePool(stager, home)
+        return SlotPool(stager, plan["slots_ahead"], watched=watched)
+    return NamespacePool(stager, home, watched=watched)

@@ -7,20 +7,28 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
 
 from . import kernel, kernel_confine, steps
+from .control_group import missing_control_group
+from .linuxos import set_ids
 
+_NOBODY = 65534
 _NAMESPACES = ["mount", "pid", "ipc", "uts", "net"]
 
 
 def probe(user: int, group: int) -> dict[str, int | str]:
     """errno of each ability (see `confine.Support`), the Landlock ABI and the machine's architecture."""
-    through_user, own_proc = _try(["user", *_NAMESPACES], user, group)
-    as_root, own_proc_as_root = _try(_NAMESPACES, user, group)
+    through_user, own_proc, own_pid_max = _try(["user", *_NAMESPACES], user, group)
+    if user == 0:
+        own_pid_max = _in_child_of(_NOBODY, lambda: _try(["user", *_NAMESPACES], _NOBODY, _NOBODY)[2])
+    as_root, own_proc_as_root, _ = _try(_NAMESPACES, user, group)
     return {
         "user_namespaces": through_user,
         "root_namespaces": as_root,
         "own_proc": own_proc if through_user == 0 else own_proc_as_root,
+        "own_pid_max": own_pid_max,
+        "control_group": missing_control_group(),
         "seccomp": kernel_confine.filter_errno(),
         "landlock": kernel_confine.landlock_errno(),
         "landlock_abi": kernel_confine.landlock_abi(),
@@ -28,8 +36,8 @@ def probe(user: int, group: int) -> dict[str, int | str]:
     }
 
 
-def _try(namespaces: list[str], user: int, group: int) -> tuple[int, int]:
-    """errno of making these namespaces, and of mounting /proc in them."""
+def _try(namespaces: list[str], user: int, group: int) -> tuple[int, int, int]:
+    """errno of making these namespaces, of mounting /proc in them, and of opening their pid_max for writing."""
     read, write = os.pipe()
     try:
         pid = kernel.clone(steps.namespace_flags(namespaces))
@@ -37,11 +45,11 @@ def _try(namespaces: list[str], user: int, group: int) -> tuple[int, int]:
             _report(write, namespaces, user, group)
         os.close(write)
         write = -1
-        answer = os.read(read, 2)
+        answer = os.read(read, 3)
         os.waitpid(pid, 0)
-        return (answer[0], answer[1]) if len(answer) == 2 else (255, 255)
+        return (answer[0], answer[1], answer[2]) if len(answer) == 3 else (255, 255, 255)
     except OSError as error:
-        return error.errno or 255, error.errno or 255
+        return (error.errno or 255,) * 3
     finally:
         os.close(read)
         if write >= 0:
@@ -49,7 +57,7 @@ def _try(namespaces: list[str], user: int, group: int) -> tuple[int, int]:
 
 
 def _report(write: int, namespaces: list[str], user: int, group: int) -> None:
-    answer = [255, 255]
+    answer = [255, 255, 255]
     try:
         if "user" in namespaces:
             steps.map_own_ids(user, group)
@@ -57,6 +65,7 @@ def _report(write: int, namespaces: list[str], user: int, group: int) -> None:
         answer[0] = 0
         steps.perform([["mount_proc"]])
         answer[1] = 0
+        answer[2] = _pid_max_errno()
     except steps.StepFailed as failure:
         answer[1 if answer[0] == 0 else 0] = failure.number
     except OSError as error:
@@ -64,3 +73,34 @@ def _report(write: int, namespaces: list[str], user: int, group: int) -> None:
     finally:
         os.write(write, bytes(answer))
         os._exit(0)
+
+
+def _pid_max_errno() -> int:
+    """Whether pid_max may be written, which is not done. Who is not the host's root may only if it is the namespace's own."""
+    try:
+        # The mount of the namespace's own /proc has this directory read-only; another mount of the same is not.
+        kernel.mount("proc", "/proc", "proc", 0)
+        os.close(os.open("/proc/sys/kernel/pid_max", os.O_WRONLY | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno or 255
+    return 0
+
+
+def _in_child_of(user: int, ask: Callable[[], int]) -> int:
+    """What `ask` answers as another user; for root only, whose own answer would say nothing."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        answer = 255
+        try:
+            set_ids(user, user)
+            kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+            answer = ask()
+        finally:
+            os.write(write, bytes([answer]))
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as file:
+        found = file.read(1)
+    os.waitpid(pid, 0)
+    return found[0] if found else 255

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+_MAX_DESCENDANTS = 100_000
 MAX_MEMBERS = 64
 """Survivors named at most; a fork bomb must not make the report long or slow."""
 
@@ -49,6 +50,17 @@ def members_below(root: int) -> list[Member]:
         member = read_member(pid)
         if member is not None:
             found.append(member)
+        waiting.extend(children(pid))
+    return found
+
+
+def pids_below(root: int) -> list[int]:
+    """All descendants of `root` that can be found now, zombies too; a tree that changes may hide some."""
+    found: list[int] = []
+    waiting = children(root)
+    while waiting and len(found) < _MAX_DESCENDANTS:
+        pid = waiting.pop()
+        found.append(pid)
         waiting.extend(children(pid))
     return found
 

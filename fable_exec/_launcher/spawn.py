@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import stat
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from .descriptor_limit import inherited_descriptor_limit
 from .kernel_fs import RESOLVE_BENEATH, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, openat2
 from .linuxos import O_PATH
+from .resource_limits import IGNORED_BY_PYTHON, Limit, fork_limited
 
 _SCRIPT_DESCRIPTOR = 3
-_IGNORED_BY_PYTHON = [signal.SIGPIPE, signal.SIGXFSZ]
 
 
 class SpawnFailed(Exception):
@@ -44,8 +45,14 @@ class Streams(NamedTuple):
     stderr: int
 
 
-def spawn(request: dict[str, Any], workspace: Workspace, environment: dict[str, str], streams: Streams) -> int:
-    """Start the requested command in its own session and return its process id.
+def spawn(
+    request: dict[str, Any],
+    workspace: Workspace,
+    environment: dict[str, str],
+    streams: Streams,
+    limits: Sequence[Limit] = (),
+) -> int:
+    """Start the requested command in its own session, under `limits` besides our own, and return its process id.
 
     Raises SpawnFailed. Afterwards the current directory of this process is the command's.
     """
@@ -54,7 +61,7 @@ def spawn(request: dict[str, Any], workspace: Workspace, environment: dict[str, 
     _enter_directory(workspace, request["cwd"])
     executable = _reopen_executable(request["executable"])
     try:
-        return _execute(request, executable, {**environment, **request["environment"]}, streams)
+        return _execute(request, executable, {**environment, **request["environment"]}, streams, limits)
     finally:
         os.close(executable)
 
@@ -134,22 +141,29 @@ def _compare(stage: str, descriptor: int, device: int, inode: int, path: str) ->
         raise SpawnFailed(stage, errno.ESTALE, path)
 
 
-def _execute(request: dict[str, Any], executable: int, environment: dict[str, str], streams: Streams) -> int:
-    actions: list[Any] = [(os.POSIX_SPAWN_DUP2, source, target) for target, source in enumerate(streams)]
+def _execute(
+    request: dict[str, Any], executable: int, environment: dict[str, str], streams: Streams, limits: Sequence[Limit]
+) -> int:
+    copies = [(source, target) for target, source in enumerate(streams)]
     wanted = request["executable"]
     path = wanted["path"]
     if wanted["by_descriptor"]:
         path = f"/proc/self/fd/{executable}"
         if wanted["script"]:
             # Its interpreter opens it again, so this one descriptor has to outlive the exec.
-            actions.append((os.POSIX_SPAWN_DUP2, executable, _SCRIPT_DESCRIPTOR))
+            copies.append((executable, _SCRIPT_DESCRIPTOR))
             path = f"/proc/self/fd/{_SCRIPT_DESCRIPTOR}"
     try:
+        if limits:
+            return fork_limited(limits, copies, partial(os.execve, path, request["argv"], environment))
         with inherited_descriptor_limit(max(executable, *streams)):
-            return os.posix_spawn(
-                path, request["argv"], environment, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_IGNORED_BY_PYTHON
-            )
+            return _posix_spawn(path, request["argv"], environment, copies)
     except OSError as error:
         raise SpawnFailed("exec", error.errno or 0, wanted["path"]) from error
     except ValueError as error:
         raise SpawnFailed("exec", errno.EINVAL, str(error)) from error
+
+
+def _posix_spawn(path: str, argv: list[str], environment: dict[str, str], copies: list[tuple[int, int]]) -> int:
+    actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in copies]
+    return os.posix_spawn(path, argv, environment, file_actions=actions, setsid=True, setsigmask=(), setsigdef=IGNORED_BY_PYTHON)

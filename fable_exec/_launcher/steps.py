@@ -14,6 +14,7 @@ from typing import Any
 
 from . import confine_steps, kernel, mounts, network
 from .linuxos import set_ids
+from .resource_limits import set_limits
 
 NAMESPACES = {
     "user": kernel.CLONE_NEWUSER,
@@ -127,6 +128,7 @@ _STEPS: dict[str, Callable[..., Any]] = {
     "no_new_privileges": _no_new_privileges,
     "no_root_privileges": _no_root_privileges,
     "private_mounts": _private_mounts,
+    "resource_limits": set_limits,
     "seal_root": mounts.seal_root,
     "umask": os.umask,
 }

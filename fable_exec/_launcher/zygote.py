@@ -248,7 +248,7 @@ def _run_launcher(plan: dict[str, Any], control: socket.socket, stager: socket.s
 def _run_worker(plan: dict[str, Any], control: socket.socket, alive: int, state: socket.socket, first: bool) -> NoReturn:
     try:
         steps.perform(plan["launcher"])
-        launcher = Launcher(plan, control, WorkerPool(alive, state))
+        launcher = Launcher(plan, control, WorkerPool(alive, state, watched=bool(plan["watched_limits"])))
         if first:
             wire.send(control, {"ready": True})
         launcher.serve()

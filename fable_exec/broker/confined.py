@@ -99,7 +99,7 @@ class ConfinedCommands:
 
     def _plan(self, support: Support, *, writable: bool) -> Plan:
         view = FileView(workspace=str(self._policy.workspace), writable=writable, runtime_paths=self._runtime_paths)
-        return compile_plan(self._policy.launch, support, self._policy.confinement, view)
+        return compile_plan(self._policy.launch, support, self._policy.confinement, view, self._policy.limits)
 
     def _quarantine(self) -> str:
         return os.path.join(self._launchers.private(), "quarantine")

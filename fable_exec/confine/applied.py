@@ -11,10 +11,12 @@ from typing import Literal
 
 import attrs
 
+from fable_exec.confine.resources import state_of
 from fable_exec.confine.support import Support, explain_errno
 from fable_exec.errors import ConfinementUnavailable
 from fable_exec.outcome import Applied
 from fable_exec.policy.confinement import PROTECTIONS, Confinement
+from fable_exec.policy.values import Limits
 
 __all__ = ["State", "applied_for", "refuse_unmet"]
 
@@ -30,9 +32,12 @@ class State:
     reason: str = ""
 
 
-def applied_for(mode: LauncherMode, support: Support, confinement: Confinement, *, writable: bool) -> tuple[Applied, ...]:
+def applied_for(
+    mode: LauncherMode, support: Support, confinement: Confinement, limits: Limits, *, writable: bool
+) -> tuple[Applied, ...]:
     """The states of all protections that are not off, in the order of PROTECTIONS."""
     states = _with_namespaces(mode, support, confinement) if mode != "plain" else _plain(support, confinement)
+    states["resources"] = State(*state_of(mode, support, limits))
     if writable:
         states["workspace_writes"] = State("active", "unlocked by the administrator")
     return tuple(
@@ -72,7 +77,6 @@ def _with_namespaces(mode: LauncherMode, support: Support, confinement: Confinem
         "other_processes": State(*_OWN_PROC if slots else _SHARED_PROC),
         "whole_tree_end": State("active", "PID namespace"),
         "kernel_surface": _seccomp(support),
-        "resources": _RESOURCES,
     }
 
 
@@ -91,7 +95,6 @@ def _plain(support: Support, confinement: Confinement) -> dict[str, State]:
         "other_processes": _other_processes(support, confinement, no_namespaces),
         "whole_tree_end": _subreaper(seccomp, confinement),
         "kernel_surface": seccomp,
-        "resources": _RESOURCES,
     }
 
 
@@ -102,7 +105,6 @@ _ABI_WITH_PORTS = 4
 _ABI_WITH_SCOPES = 6
 _LATER_FILES_PINNED = State("active", "read-only mounts, sweep after each command")
 _LATER_FILES_SWEPT = State("degraded", "sweep after each command", "what exists cannot be pinned without mounts")
-_RESOURCES = State("degraded", "resource limits of each process", "no delegated control group")
 
 
 def _subreaper(seccomp: State, confinement: Confinement) -> State:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from fable_exec.confine import filters
+from fable_exec.confine import filters, resources
 from fable_exec.confine.applied import LauncherMode, applied_for, refuse_unmet
 from fable_exec.confine.filters import Inet, Metadata, Unix
 from fable_exec.confine.landlock import Ruleset, compile_rules, downgrade
@@ -14,10 +14,10 @@ from fable_exec.confine.support import Support, explain_errno
 from fable_exec.confine.view import COMMAND_HOME, FileView
 from fable_exec.errors import ConfinementUnavailable
 from fable_exec.policy.confinement import Confinement
+from fable_exec.policy.values import Limits
 
 __all__ = ["choose_mode", "compile_plan"]
 
-_SLOT: tuple[Step, ...] = (("follow_base",), ("mount_proc",), ("no_new_privileges",), ("drop_capabilities",))
 _COMMAND_UMASK = 0o022
 _HOST_NAME = "fable-exec"
 _BASE_NAMESPACES = ("mount", "pid", "ipc", "uts")
@@ -43,14 +43,19 @@ def choose_mode(launch: LaunchMode, support: Support) -> LauncherMode:
     return launch
 
 
-def compile_plan(launch: LaunchMode, support: Support, confinement: Confinement, view: FileView) -> Plan:
+def compile_plan(
+    launch: LaunchMode, support: Support, confinement: Confinement, view: FileView, limits: Limits | None = None
+) -> Plan:
     """How commands are launched under `confinement` with the files of `view`, on a host with `support`.
+
+    What `limits` states is asked for whatever the mode of the protection "resources", which says how much it is insisted on.
 
     Raises:
         ConfinementUnavailable: a strict protection is not active in this mode on this host.
     """
     mode = choose_mode(launch, support)
-    applied = applied_for(mode, support, confinement, writable=view.writable)
+    limits = limits or Limits()
+    applied = applied_for(mode, support, confinement, limits, writable=view.writable)
     refuse_unmet(applied)
     own_view = mode != "plain" and _wants_view(confinement)
     return Plan(
@@ -58,8 +63,10 @@ def compile_plan(launch: LaunchMode, support: Support, confinement: Confinement,
         namespaces=_namespaces(mode, support, confinement),
         slot_namespaces=("mount", "pid") if mode == "slots" else (),
         stage=_stage(mode, support, confinement, view) if mode != "plain" else (),
-        slot=_SLOT if mode == "slots" else (),
-        launcher=_launcher(mode, support, confinement, view),
+        slot=_slot(resources.pid_max(mode, support, limits)) if mode == "slots" else (),
+        launcher=_launcher(mode, support, confinement, view, limits),
+        command_limits=resources.command_limits(limits),
+        watched_limits=resources.watched_limits(mode, support, limits),
         environment=_VIEW_ENVIRONMENT if own_view else _PRIVATE_ENVIRONMENT,
         applied=applied,
     )
@@ -87,8 +94,14 @@ def _stage(mode: LauncherMode, support: Support, confinement: Confinement, view:
     return (*steps, *view.stage_steps(own_proc=support.own_proc == 0), ("enter_root",), ("seal_root",))
 
 
-def _launcher(mode: LauncherMode, support: Support, confinement: Confinement, view: FileView) -> tuple[Step, ...]:
-    steps: list[Step] = [("umask", _COMMAND_UMASK), ("no_core_files",), ("no_new_privileges",), ("no_root_privileges",)]
+def _slot(pid_max: int) -> tuple[Step, ...]:
+    proc: Step = ("mount_proc", pid_max) if pid_max else ("mount_proc",)
+    return (("follow_base",), proc, ("no_new_privileges",), ("drop_capabilities",))
+
+
+def _launcher(mode: LauncherMode, support: Support, confinement: Confinement, view: FileView, limits: Limits) -> tuple[Step, ...]:
+    steps: list[Step] = [("umask", _COMMAND_UMASK), ("no_core_files",), *resources.launcher_steps(limits)]
+    steps += [("no_new_privileges",), ("no_root_privileges",)]
     steps.append(("drop_capabilities",) if mode == "plain" else ("keep_launcher_capabilities",))
     if support.landlock_abi and _wants_view(confinement):
         steps.append(("restrict_files", _ruleset(mode, support, confinement, view).to_wire()))

@@ -16,6 +16,10 @@ from ..outcome import Applied
 
 LaunchMode = Literal["auto", "slots", "namespace", "plain"]
 Step = tuple[Any, ...]
+ResourceLimit = tuple[str, int, int]
+"""Name, soft limit, hard limit."""
+WatchedLimit = tuple[str, int]
+"""Name, and the most that the whole tree of a command may have."""
 
 _PRIVATE_ENVIRONMENT = (("HOME", "{private}/home"), ("TMPDIR", "{private}/tmp"))
 _SLOTS_AHEAD = 2
@@ -30,6 +34,8 @@ class Plan:
         namespaces: those that the launcher gets, empty in plain mode.
         slot_namespaces: those that each slot gets on top.
         stage: steps of process 1 of the namespaces; slot: of each slot's init; launcher: of the launcher itself.
+        command_limits: what each command gets between fork and exec.
+        watched_limits: what the launcher's watchdog ends a command for.
         environment: variables that depend on the plan; "{private}" stands for the launcher's private directory.
         applied: what this gives, protection by protection.
     """
@@ -40,6 +46,8 @@ class Plan:
     stage: tuple[Step, ...] = ()
     slot: tuple[Step, ...] = ()
     launcher: tuple[Step, ...] = ()
+    command_limits: tuple[ResourceLimit, ...] = ()
+    watched_limits: tuple[WatchedLimit, ...] = ()
     environment: tuple[tuple[str, str], ...] = _PRIVATE_ENVIRONMENT
     applied: tuple[Applied, ...] = ()
 
@@ -56,6 +64,8 @@ class Plan:
             "namespaces": self.namespaces,
             "slot_namespaces": self.slot_namespaces,
             "slots_ahead": _SLOTS_AHEAD,
+            "command_limits": self.command_limits,
+            "watched_limits": self.watched_limits,
             "environment": {**environment, "TEMP": environment["TMPDIR"], "TMP": environment["TMPDIR"]},
             **{
                 name: [[_placed(word, private) for word in step] for step in getattr(self, name)]
@@ -68,6 +78,8 @@ class Plan:
         lines = [f"launch mode: {self.mode}", f"namespaces: {', '.join(self.namespaces) or 'none'}"]
         for name, steps in (("stage", self.stage), ("slot", self.slot), ("launcher", self.launcher)):
             lines += [f"{name}: {' '.join(str(word) for word in step)}" for step in steps]
+        lines += [f"command: {name} {soft} {hard}" for name, soft, hard in self.command_limits]
+        lines += [f"watchdog: {name} {most}" for name, most in self.watched_limits]
         lines += [
             f"{each.protection}: {each.state} by {each.means or 'nothing'}{f' ({each.reason})' if each.reason else ''}"
             for each in self.applied

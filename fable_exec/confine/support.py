@@ -24,6 +24,8 @@ class Support:
         user_namespaces: PID, mount, IPC and UTS namespaces through a user namespace.
         root_namespaces: the same without a user namespace, which needs root.
         own_proc: a /proc of one's own inside them.
+        own_pid_max: a pid_max of one's own inside them (Linux 6.14).
+        control_group: why commands cannot have a control group of their own; empty when they could.
         seccomp: a filter of system calls.
         landlock_abi: the version of Landlock's interface, 0 where there is none; `landlock` is the errno then.
         machine: the architecture, as uname(2) has it.
@@ -32,6 +34,8 @@ class Support:
     user_namespaces: int
     root_namespaces: int
     own_proc: int
+    own_pid_max: int = errno.ENOSYS
+    control_group: str = ""
     seccomp: int = 0
     landlock: int = 0
     landlock_abi: int = 0

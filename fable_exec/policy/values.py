@@ -106,7 +106,7 @@ class EnvironmentPolicy:
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """Bounds of time and size for one request, one answer, and the requests in flight."""
+    """Bounds of time and size for one request, one answer, and the requests in flight; and what a command may use up."""
 
     timeout_seconds: float = attrs.field(
         default=120.0, metadata=ruled(Seconds(_LONGEST_SECONDS), "How long a command may run when its request does not say.")
@@ -125,6 +125,31 @@ class Limits:
         default=16 * _MIB, metadata=ruled(Whole(64 * _KIB, 1024 * _MIB), "Longest encoded answer line, in bytes.")
     )
     max_in_flight: int = attrs.field(default=64, metadata=ruled(Whole(1, 4096), "Requests that may be worked on at one time."))
+    memory_bytes: int | None = attrs.field(
+        default=None,
+        metadata=ruled(OrNone(Whole(32 * _MIB)), "Most memory of a command with everything it started; null is no limit."),
+    )
+    processes: int | None = attrs.field(
+        default=None,
+        metadata=ruled(
+            OrNone(Whole(1, 1_000_000)),
+            "Most processes, threads included, that a command may have at one time; null is no limit.",
+        ),
+    )
+    cpu_seconds: int | None = attrs.field(
+        default=None,
+        metadata=ruled(
+            OrNone(Whole(1, 1_000_000)),
+            "Processor time of each process, and of a command with everything it started; null is no limit.",
+        ),
+    )
+    file_size_bytes: int | None = attrs.field(
+        default=None, metadata=ruled(OrNone(Whole(1)), "Largest file that a command may write; null is no limit.")
+    )
+    open_files: int | None = attrs.field(
+        default=None,
+        metadata=ruled(OrNone(Whole(16, 1_048_576)), "Descriptors that each process may have; null leaves the host's limit."),
+    )
 
     def __attrs_post_init__(self) -> None:
         settle(self)

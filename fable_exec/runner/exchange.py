@@ -29,6 +29,7 @@ END_SECONDS = 0.25
 """How long the launcher may take to prove the tree gone before the call returns without the proof."""
 _READ_BYTES = 1 << 16
 _KILLED = 9
+_LIMIT_REASONS = {"memory": EndedBy.MEMORY_LIMITED, "processes": EndedBy.PIDS_LIMITED}
 
 Sink = Callable[[str, bytes], None]
 
@@ -299,7 +300,7 @@ class Exchange:
         """What happened, once `done`. Raises LaunchFailed when the command never ran."""
         if self.failure is not None:
             raise self.failure
-        exit_facts = self._exit or {"status": None, "user": 0.0, "system": 0.0, "peak": 0, "reason": None}
+        exit_facts = self._exit or {"status": None, "user": 0.0, "system": 0.0, "peak": 0, "processes": 0, "reason": None}
         code, signal = _decoded(exit_facts["status"])
         return Outcome(
             ended_by=self._ended_by(exit_facts["reason"], code, signal),
@@ -311,6 +312,7 @@ class Exchange:
             user_cpu_seconds=exit_facts["user"],
             system_cpu_seconds=exit_facts["system"],
             peak_rss_bytes=exit_facts["peak"] * 1024,
+            peak_processes=exit_facts["processes"],
             survivors=self._survivors,
             applied=self._applied if self._contained else _unproved(self._applied),
             denials=self._denials,
@@ -337,7 +339,8 @@ def ended_by(
 
     Args:
         wanted: what this side asked the launcher to end it for, if it did.
-        launcher_reason: why the launcher ended the leader: "deadline", "ended" (asked to) or None (it did not).
+        launcher_reason: why the launcher ended the leader: "deadline", "ended" (asked to), "memory", "processes" or "cpu" (the
+            whole tree exceeded that limit), or None (it did not).
         code, signal: the leader's status, both None when nobody reaped it.
         overflowed: more output came than may be kept, and that ends a command.
         lost: the launcher or the place went away: a kill that came with that is not the command's own end.
@@ -348,7 +351,9 @@ def ended_by(
         return EndedBy.BROKER_LOST
     if launcher_reason is None and code is None and signal is None:
         return wanted or EndedBy.BROKER_LOST
-    if launcher_reason is not None and signal == _KILLED:
+    if launcher_reason in _LIMIT_REASONS and code != 0:
+        return _LIMIT_REASONS[launcher_reason]  # the limit was exceeded; one that fails for it has not ended by itself
+    if launcher_reason is not None and launcher_reason != "cpu" and signal == _KILLED:
         return EndedBy.TIMED_OUT if launcher_reason == "deadline" else wanted or EndedBy.CANCELLED
     return EndedBy.EXITED if signal is None else EndedBy.SIGNALED
 

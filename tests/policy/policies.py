@@ -45,6 +45,11 @@ LIMITS = st.builds(
     max_frame_bytes=st.integers(64 * 1024, 64 * 1024 * 1024),
     max_answer_bytes=st.integers(64 * 1024, 1024 * 1024 * 1024),
     max_in_flight=st.integers(1, 4096),
+    memory_bytes=st.none() | st.integers(32 * 1024 * 1024, 2**53 - 1),
+    processes=st.none() | st.integers(1, 1_000_000),
+    cpu_seconds=st.none() | st.integers(1, 1_000_000),
+    file_size_bytes=st.none() | st.integers(1, 2**53 - 1),
+    open_files=st.none() | st.integers(16, 1_048_576),
 )
 PATHS = st.builds(
     PathRules,

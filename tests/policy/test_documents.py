@@ -54,6 +54,11 @@ idle_timeout_seconds = 3
 max_frame_bytes = 65536
 max_answer_bytes = 65536
 max_in_flight = 1
+memory_bytes = 1073741824
+processes = 500
+cpu_seconds = 60
+file_size_bytes = 1048576
+open_files = 256
 
 [paths]
 file_trust = "regular"
@@ -303,8 +308,9 @@ def test_the_canonical_form_is_stable() -> None:
         '"host_writes":"off","kernel_surface":"off","later_files":"off","network":"off","other_processes":"degradable",'
         '"resources":"off","whole_tree_end":"degradable","workspace_writes":"off"},"runtime_read_paths":[]},'
         '"environment":{"inherit":[],"path":null,"request_names":[],"set":{}},"launch":"auto",'
-        '"limits":{"idle_timeout_seconds":null,"max_answer_bytes":16777216,"max_frame_bytes":1048576,"max_in_flight":64,'
-        '"max_timeout_seconds":3600,"timeout_seconds":120},"locked_commands":"readonly","max_output_bytes":1000000,"on_output_limit":"kill",'
+        '"limits":{"cpu_seconds":null,"file_size_bytes":null,"idle_timeout_seconds":null,"max_answer_bytes":16777216,'
+        '"max_frame_bytes":1048576,"max_in_flight":64,"max_timeout_seconds":3600,"memory_bytes":null,"open_files":null,'
+        '"processes":null,"timeout_seconds":120},"locked_commands":"readonly","max_output_bytes":1000000,"on_output_limit":"kill",'
         '"paths":{"backslash":"separator","file_trust":"private","protected":[]},"pin_executable_digest":false,'
         '"workspace":"/usr/share","write_token_digest":null}'
     )

@@ -51,6 +51,10 @@ def widenings(merged: BrokerPolicy, policy: BrokerPolicy) -> list[str]:
         "sizes": limits.max_frame_bytes <= policy.limits.max_frame_bytes
         and limits.max_answer_bytes <= policy.limits.max_answer_bytes
         and limits.max_in_flight <= policy.limits.max_in_flight,
+        "resources": all(
+            getattr(policy.limits, name) is None or (getattr(limits, name) or 2**60) <= getattr(policy.limits, name)
+            for name in ("memory_bytes", "processes", "cpu_seconds", "file_size_bytes", "open_files")
+        ),
         "trust": merged.paths.file_trust == "private" or policy.paths.file_trust == "regular",
         "backslash": merged.paths.backslash in ("refuse", policy.paths.backslash),
         "protected": set(merged.paths.protected) >= set(policy.paths.protected),
@@ -178,6 +182,12 @@ CASES: list[tuple[str, Any, Any, Any]] = [
     ("limits.max_frame_bytes", 65536, 65537, 65536),
     ("limits.max_answer_bytes", 65536, 65537, 65536),
     ("limits.max_in_flight", 1, 2, 1),
+    ("limits.memory_bytes", None, 2**30, 2**30),
+    ("limits.memory_bytes", 2**29, 2**30, 2**29),
+    ("limits.processes", None, 3, 3),
+    ("limits.cpu_seconds", 5, 3, 3),
+    ("limits.file_size_bytes", 5, None, 5),
+    ("limits.open_files", 64, 65, 64),
     ("paths.file_trust", "regular", "private", "private"),
     ("paths.backslash", "literal", "separator", "refuse"),
     ("paths.backslash", "literal", "literal", "literal"),

@@ -1,0 +1,83 @@
+"""Limits of each process: setrlimit(2), always soft and hard, never above what was inherited.
+
+A launcher lives under those that do not hinder it. The others a command gets between fork and exec: set from outside after the
+start they would come too late for a program that is quick to fork, and set on the launcher they would cut its own work short.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import resource
+import signal
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from .descriptor_limit import inherited_descriptor_limit
+
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+"""What a Python process ignores from its start on; a command must not inherit that."""
+
+_NUMBERS = {
+    "cpu": resource.RLIMIT_CPU,
+    "data": resource.RLIMIT_DATA,
+    "file_size": resource.RLIMIT_FSIZE,
+    "open_files": resource.RLIMIT_NOFILE,
+}
+_CANNOT_EXECUTE = 127
+_ERRNO_BYTES = 4
+_ABOVE_COPIES = 10
+
+Limit = Sequence[str | int]
+"""Name, soft limit, hard limit."""
+
+
+def set_limits(limits: Sequence[Sequence[str | int]]) -> None:
+    """Put this process, and all that it starts, under `limits`; an unknown name is a KeyError."""
+    for name, soft, hard in limits:
+        number = _NUMBERS[str(name)]
+        _, highest = resource.getrlimit(number)
+        hard = int(hard) if highest == resource.RLIM_INFINITY else min(int(hard), highest)
+        resource.setrlimit(number, (min(int(soft), hard), hard))
+
+
+def fork_limited(limits: Sequence[Limit], copies: Sequence[tuple[int, int]], execute: Callable[[], NoReturn]) -> int:
+    """Fork a process that gets a session, `copies` of descriptors (from, to), `limits`, and then `execute`s.
+
+    Returns its process id once the new program runs. Raises OSError with the errno of whatever failed instead.
+    """
+    reading, writing = os.pipe()
+    try:
+        with inherited_descriptor_limit(max(source for source, _ in copies)):
+            pid = os.fork()
+            if pid == 0:
+                _become(limits, copies, execute, writing)
+    finally:
+        os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        failure = answer.read(_ERRNO_BYTES)  # nothing: execve(2) closed the other end
+    if failure:
+        os.waitpid(pid, 0)
+        number = int.from_bytes(failure, "little")
+        raise OSError(number, os.strerror(number))
+    return pid
+
+
+def _become(limits: Sequence[Limit], copies: Sequence[tuple[int, int]], execute: Callable[[], NoReturn], answer: int) -> NoReturn:
+    number = errno.EINVAL
+    try:
+        answer = fcntl.fcntl(answer, fcntl.F_DUPFD_CLOEXEC, _ABOVE_COPIES)
+        os.setsid()
+        for each in IGNORED_BY_PYTHON:
+            signal.signal(each, signal.SIG_DFL)
+        for source, target in copies:
+            os.dup2(source, target)
+            os.set_inheritable(target, True)  # dup2(2) onto itself changes nothing
+        set_limits(limits)
+        execute()
+    except OSError as error:
+        number = error.errno or errno.EINVAL
+    finally:
+        os.write(answer, number.to_bytes(_ERRNO_BYTES, "little"))
+        os._exit(_CANNOT_EXECUTE)
