@@ -293,11 +293,11 @@ class Outcome:
 
     `exit_code` and `signal` are the kernel's status of the leader: at most one is set, and neither when the leader was never
     reaped. They do not replace `ended_by`: a command killed at its deadline has `timed_out` there and, usually, signal 9 here.
+    `peak_rss_bytes` is the leader's, or its whole tree's where that was more and a limit had it looked at; `peak_processes` counts
+    threads too and is 0 where nobody looked.
     """
 
     ended_by: EndedBy
-    `peak_rss_bytes` is the leader's, or its whole tree's where that was more and a limit had it looked at; `peak_processes` counts
-    threads too and is 0 where nobody looked.
     exit_code: int | None = None
     signal: int | None = None
     stdout: Captured = Captured()
@@ -306,10 +306,10 @@ class Outcome:
     user_cpu_seconds: float = 0.0
     system_cpu_seconds: float = 0.0
     peak_rss_bytes: int = 0
+    peak_processes: int = 0
     survivors: tuple[Survivor, ...] = ()
     applied: tuple[Applied, ...] = ()
     denials: tuple[Denial, ...] = ()
-    peak_processes: int = 0
 
     @property
     def timed_out(self) -> bool:
