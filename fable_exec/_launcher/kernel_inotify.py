@@ -51,6 +51,8 @@ def open_instance() -> int:
 
 def add_watch(instance: int, directory: int, mask: int) -> int:
     """Watch the directory behind the descriptor `directory`; the same directory gives the same number again, with this mask."""
+    if sys.platform != "linux":
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     path = f"/proc/self/fd/{directory}".encode()
     return _checked(_add(instance, path, mask | IN_ONLYDIR), "inotify_add_watch")
 

@@ -36,11 +36,15 @@ _VANISHED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 @attrs.frozen
 class Gap:
-    """A place below which nothing was looked at, and why; `unreadable` when permission is missing."""
+    """A place below which nothing was looked at, and why; `unreadable` when permission is missing.
+
+    `lasting`: another look would not find more.
+    """
 
     components: Names
     reason: str
     unreadable: bool = False
+    lasting: bool = False
 
 
 @attrs.frozen
@@ -90,7 +94,7 @@ class Scanner:
             directory = waiting.pop()
             left -= 1
             if left < 0:
-                self.gaps.append(Gap(directory, f"more than {_MAX_DIRECTORIES} directories at once"))
+                self.gaps.append(Gap(directory, f"more than {_MAX_DIRECTORIES} directories at once", lasting=True))
                 return
             candidates, subdirectories = self._entered(directory)
             for name, is_directory in candidates:
@@ -104,7 +108,7 @@ class Scanner:
         if directory and self._is_object_store(directory):
             return _NOTHING
         if sum(map(len, map(os.fsencode, directory))) + len(directory) > _MAX_PATH_BYTES:
-            self.gaps.append(Gap(directory, "the path is too long"))
+            self.gaps.append(Gap(directory, "the path is too long", lasting=True))
             return _NOTHING
         try:
             descriptor = self._workspace.open_directory(WorkspacePath(components=directory))
@@ -133,10 +137,12 @@ class Scanner:
         return len(directory) > 1 and above[:-1] in self.git_directories and holds_no_names(above[-1], directory[-1])
 
     def _not_entered(self, directory: Names, error: OSError) -> None:
-        if error.errno in _VANISHED:
+        self.entered.discard(directory)
+        if error.errno in _VANISHED or getattr(error, "reason", "") == "symlink":
             return
         unreadable = error.errno in (errno.EACCES, errno.EPERM)
-        self.gaps.append(Gap(directory, os.strerror(error.errno or errno.EIO), unreadable))
+        reason = os.strerror(error.errno) if error.errno else str(getattr(error, "reason", "refused"))
+        self.gaps.append(Gap(directory, reason, unreadable))
 
     def _remember(self, directory: Names, descriptor: int, entries: list[_Entry]) -> None:
         kind = self._kind_inside(directory)

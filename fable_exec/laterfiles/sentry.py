@@ -52,6 +52,8 @@ class Sentry:
         self._scanner = Scanner(self._workspace, self._watch)
         self._known = KnownFiles(self._workspace, self._scanner)
         self._repositories_of_commands: set[Names] = set()
+        self._unsettled: list[LaterFile] = []
+        self._unseen: set[Names] = set()
         self._running = 0
         self._known.accept_around()
         self._known.accept(self._scanner.below(()))
@@ -86,15 +88,15 @@ class Sentry:
         with self._lock:
             self._running = max(0, self._running - 1)
             changes = self._changes()
-            if not changes:
+            if not (changes or self._unsettled or self._unseen):
                 return ()
             repositories = set(self._scanner.git_directories)
-            appeared = dict.fromkeys(self._looked_up(changes))
+            appeared = dict.fromkeys([*self._unsettled, *self._looked_up(changes)])
             appeared.update(dict.fromkeys(self._behind_closed_doors()))
             self._repositories_of_commands |= self._scanner.git_directories - repositories
-            findings = [found for file in appeared if (found := self._judge.judge(file)) is not None]
-            self._known.note(appeared)
+            findings = self._settled(appeared)
             findings += map(_of_gap, self._scanner.gaps)
+            self._unseen = {gap.components for gap in self._scanner.gaps if not gap.lasting}
             self._scanner.gaps.clear()
             return _bounded([*findings, *self._losses(changes, repositories)])
 
@@ -102,6 +104,13 @@ class Sentry:
         """Stop watching. Idempotent."""
         with self._lock:
             self._watch.close()
+
+    def _settled(self, files: Iterable[LaterFile]) -> list[Finding]:
+        """Judge `files`. What another command kept from being dealt with is judged again next time, and never accepted."""
+        found = {file: self._judge.judge(file) for file in files}
+        self._unsettled = [file for file, each in found.items() if self._neutralise and each is not None and each.done == "left"]
+        self._known.note(file for file in found if file not in self._unsettled)
+        return [each for each in found.values() if each is not None]
 
     def _appeared(self) -> Iterable[LaterFile]:
         changes = self._changes()
@@ -114,10 +123,10 @@ class Sentry:
 
     def _looked_up(self, changes: list[Change]) -> list[LaterFile]:
         """The later files that the changes stand for."""
-        if changes[0].everything:
+        if changes and changes[0].everything:
             return self._news_below(())
         found: list[LaterFile] = []
-        starts: set[Names] = set()
+        starts, self._unseen = self._unseen, set()
         for change in changes:
             if change.gone:
                 continue

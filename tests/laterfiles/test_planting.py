@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 
 from fable_exec.laterfiles import Kind, kind_of_path
 from fable_exec.laterfiles.names import is_git_directory, kind_of_name
+from tests import hosts
 from tests.laterfiles.conftest import Guarded
 
 EVIL_CONFIG = "printf '[core]\\n\\tfsmonitor = evil\\n'"
@@ -345,3 +349,85 @@ def test_ordinary_directories_are_no_git_directories() -> None:
     assert is_git_directory("x", ["HEAD", "objects", "refs"])
     assert is_git_directory("x", ["HEAD", "commondir"])
     assert kind_of_name("config", ("src",), is_directory=False) is None
+
+
+RACER = """
+import os, sys, time
+os.chdir(sys.argv[1])
+end = time.monotonic() + float(sys.argv[2])
+EVIL = "[core]\\n\\tfsmonitor = evil\\n"
+def put(path):
+    with open(path, "w") as file:
+        file.write(EVIL)
+os.makedirs("r/.git/objects")
+os.mkdir("r/.git/refs")
+put("r/.git/HEAD")
+acts = [
+    lambda: put("r/.git/config"), lambda: os.rename("r", "s"), lambda: os.symlink("/etc", "r"), lambda: os.unlink("r"),
+    lambda: os.rename("s", "r"), lambda: os.mkdir("r/.git/hooks"), lambda: put("r/.git/hooks/update"), lambda: put(".envrc"),
+    lambda: os.rename("r/.git/config", "r/.git/c"), lambda: os.symlink("/etc/passwd", "r/.git/config"),
+    lambda: os.unlink("r/.git/config"), lambda: os.rename("r/.git/c", "r/.git/config"), lambda: os.chmod("r", 0),
+    lambda: os.chmod("r", 0o755),
+]
+while time.monotonic() < end:
+    for act in acts:
+        try:
+            act()
+        except OSError:
+            pass
+"""
+
+
+def race(guarded: Guarded, seconds: float) -> None:
+    """One command changes everything all the time while others end, and are judged, beside it."""
+    sentry = guarded.sentry
+    sentry.before_command()
+    racer = subprocess.Popen([sys.executable, "-c", RACER, str(guarded.path), str(seconds)])
+    while racer.poll() is None:
+        sentry.before_command()
+        sentry.after_command()
+    sentry.after_command()
+    for leftover in ("r", "s"):
+        path = guarded.path / leftover
+        if path.is_symlink() or not path.exists():
+            continue
+        path.chmod(0o755)
+        assert not (path / ".git/hooks/update").exists()
+        config = path / ".git/config"
+        assert not config.is_symlink() and (not config.exists() or "evil" not in config.read_text())
+    assert not guarded.exists(".envrc")
+    assert Path("/etc/passwd").exists()
+
+
+def test_a_command_that_changes_everything_while_others_are_judged_gains_nothing(swept: Guarded) -> None:
+    race(swept, 0.5)
+
+
+@pytest.mark.deep
+def test_nor_in_the_long_run(swept: Guarded) -> None:
+    race(swept, 20)
+
+
+@pytest.mark.requires_ability("userns")
+def test_when_there_are_no_more_watches_every_look_is_a_full_one(swept: Guarded) -> None:
+    program = """
+    import os, subprocess, sys
+    from fable_exec.laterfiles import Sentry
+    from fable_exec.pathguard import Workspace
+    sentry = Sentry(Workspace.open(sys.argv[1]), sys.argv[2])
+    sentry.before_command()
+    subprocess.run(["bash", "-c", "mkdir d{1..99}; echo x > d99/.envrc"], cwd=sys.argv[1])
+    print([each.path for each in sentry.after_command()], sentry.watching)
+    sentry.before_command()
+    subprocess.run(["bash", "-c", "echo x > d98/.envrc"], cwd=sys.argv[1])
+    print([each.path for each in sentry.after_command()])
+    """
+    few = 'echo 50 > /proc/sys/user/max_inotify_watches; exec "$@"'
+    answer = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "bash", "-ec", few, "bash",
+         sys.executable, "-c", textwrap.dedent(program), str(swept.path), str(swept.quarantine)],
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(hosts.PROJECT)},
+    )  # fmt: skip
+    first, second = answer.stdout.splitlines()
+    assert first.startswith("['d99/.envrc'] no more inotify watches"), answer.stderr
+    assert second == "['d98/.envrc']"
