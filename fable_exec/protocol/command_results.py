@@ -46,6 +46,7 @@ class CommandResult(Result):
     denials: tuple[Denial, ...]
     policy_digest: str
     answer_limited: bool = False
+    peak_processes: int = 0
 
     @classmethod
     def of(cls, outcome: Outcome, *, command: tuple[str, ...], cwd: str, policy_digest: str) -> CommandResult:
@@ -64,6 +65,7 @@ class CommandResult(Result):
             user_cpu_seconds=outcome.user_cpu_seconds,
             system_cpu_seconds=outcome.system_cpu_seconds,
             peak_rss_bytes=outcome.peak_rss_bytes,
+            peak_processes=outcome.peak_processes,
             confinement=outcome.applied,
             denials=outcome.denials,
             policy_digest=policy_digest,

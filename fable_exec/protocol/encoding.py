@@ -199,6 +199,7 @@ def _command_without_output(result: CommandResult) -> dict[str, Any]:
         "user_cpu_seconds": result.user_cpu_seconds,
         "system_cpu_seconds": result.system_cpu_seconds,
         "peak_rss_bytes": result.peak_rss_bytes,
+        "peak_processes": result.peak_processes,
         "confinement": [_plain(applied) for applied in result.confinement],
         "denials": [_plain(denial) for denial in result.denials],
         "policy_digest": result.policy_digest,

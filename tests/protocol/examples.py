@@ -79,6 +79,7 @@ def command_result(**changes: Any) -> p.CommandResult:
         "user_cpu_seconds": 0.25,
         "system_cpu_seconds": 0.125,
         "peak_rss_bytes": 4096,
+        "peak_processes": 3,
         "confinement": (
             Applied("network", "strict", "active", "namespace"),
             Applied("memory", "try", "degraded", "rlimit", "no cgroup"),
