@@ -3,12 +3,14 @@
 The rules, first that applies wins:
 
 - a command must be on the allow-list, and still the file that was listed;
-- while writes are locked no write action is done, and no interpreter or shell runs unless the kernel keeps the workspace
-  read-only;
+- where the policy has argument rules obeyed, the command's arguments must pass them;
+- while writes are locked no write action is done, and a command runs with the workspace read-only where the kernel holds that;
+- where it does not hold it, no interpreter or shell runs; and where the policy asks for it, or says `locked_commands = "deny"`,
+  only commands whose arguments show that they read and run nothing else;
 - an unlock for some paths unlocks write actions below them; for commands it counts as locked: no path binds a command;
 - without a token digest in the policy nothing can have unlocked writes, whatever the caller says.
 
-It resolves no path and looks up no file: the caller states those facts. Arguments are not judged here.
+It resolves no path and looks up no file, and arguments are judged elsewhere: the caller states those facts.
 """
 
 from __future__ import annotations
@@ -19,17 +21,19 @@ from typing import Literal
 
 import attrs
 
-from fable_exec.errors import Denied, ExecutableDenied, WritesLocked
+from fable_exec.errors import ArgumentDenied, Denied, ExecutableDenied, WritesLocked
 from fable_exec.policy import BrokerPolicy
 
 __all__ = [
     "INTERPRETERS",
+    "ArgumentFacts",
     "CommandFacts",
     "Decision",
     "ObserveFacts",
     "Rule",
     "UnlockScope",
     "WriteFacts",
+    "asks_for_arguments",
     "decide",
     "is_interpreter",
 ]
@@ -56,6 +60,8 @@ class Rule(Enum):
     WRITE_LOCK = "write-lock"
     WRITE_SCOPE = "write-scope"
     INTERPRETER_LOCK = "interpreter-lock"
+    ARGUMENTS = "argument-rule"
+    READER_LOCK = "reader-lock"
 
 
 @attrs.frozen(kw_only=True)
@@ -75,6 +81,21 @@ class WriteFacts:
 
 
 @attrs.frozen(kw_only=True)
+class ArgumentFacts:
+    """What argument rules say about a command line.
+
+    `known` tells whether any rule knows the tool, `reads_only` that no accepted form of it writes or runs another command;
+    `rule` is who decided, `reason` why not.
+    """
+
+    known: bool = True
+    allowed: bool
+    reads_only: bool = False
+    rule: str = ""
+    reason: str = ""
+
+
+@attrs.frozen(kw_only=True)
 class CommandFacts:
     """A request to start a command, or to feed one that runs.
 
@@ -89,6 +110,8 @@ class CommandFacts:
     cwd: tuple[str, ...] = ()
     """Part of the question so that a rule about it needs no new caller; no rule reads it today."""
     unlock_scope: UnlockScope | None = None
+    arguments: ArgumentFacts | None = None
+    """None: not judged; what needs the verdict is refused then. `asks_for_arguments` says when it is needed."""
 
 
 @attrs.frozen
@@ -97,14 +120,17 @@ class Decision:
 
     allowed: bool
     rule: Rule
-    code: Literal["allowed", "executable-denied", "writes-locked"]
+    code: Literal["allowed", "argument-denied", "executable-denied", "writes-locked"]
     message: str
     read_only: bool = False
-    """Allowed only with the whole workspace read-only for the whole tree of the command, held by the kernel."""
+    """Allowed only with the workspace read-only for the whole tree of the command, as far as the kernel holds that."""
 
     def refusal(self) -> Denied:
         """The exception that says this refusal. Only for one that is not allowed."""
-        return (ExecutableDenied if self.code == "executable-denied" else WritesLocked)(self.message)
+        return _REFUSALS[self.code](self.message)
+
+
+_REFUSALS: dict[str, type[Denied]] = {kind.code: kind for kind in (ArgumentDenied, ExecutableDenied, WritesLocked)}
 
 
 _OBSERVE = Decision(True, Rule.OBSERVE, "allowed", "")
@@ -136,8 +162,13 @@ def decide(
     if isinstance(facts, WriteFacts):
         return _decide_write(unlocked, facts)
     if isinstance(facts, CommandFacts):
-        return _decide_command(unlocked and _whole(facts.unlock_scope), kernel_readonly, facts)
+        return _decide_command(policy, unlocked and _whole(facts.unlock_scope), kernel_readonly, facts)
     return _OBSERVE
+
+
+def asks_for_arguments(policy: BrokerPolicy, unlocked: bool, kernel_readonly: bool) -> bool:
+    """Whether the decision on a command depends on its arguments; judging them costs something."""
+    return policy.argument_rules.mode != "off" or (not unlocked and _must_be_a_reader(policy, kernel_readonly))
 
 
 def is_interpreter(name: str) -> bool:
@@ -160,19 +191,45 @@ def _decide_write(unlocked: bool, facts: WriteFacts) -> Decision:
     return _OUT_OF_SCOPE
 
 
-def _decide_command(unlocked: bool, kernel_readonly: bool, facts: CommandFacts) -> Decision:
+def _must_be_a_reader(policy: BrokerPolicy, kernel_readonly: bool) -> bool:
+    """Whether a locked command must show by its arguments that it reads."""
+    if policy.locked_commands == "deny":
+        return True
+    return policy.confinement.mode("workspace_writes") != "off" and not kernel_readonly
+
+
+def _decide_command(policy: BrokerPolicy, unlocked: bool, kernel_readonly: bool, facts: CommandFacts) -> Decision:
     if not facts.listed:
         return _refused(Rule.NOT_LISTED, f"executable {_shown(facts.name)} is not on the allow-list")
     if not facts.unchanged:
         return _refused(Rule.CHANGED, f"executable {_shown(facts.name)} is no longer the file that was allow-listed")
+    if policy.argument_rules.mode == "enforce" and not _arguments_pass(policy, facts.arguments):
+        reason = "its arguments were not judged" if facts.arguments is None else facts.arguments.reason
+        return Decision(False, Rule.ARGUMENTS, "argument-denied", f"refused by an argument rule: {reason}")
     if unlocked:
         return _COMMAND
-    if kernel_readonly:
+    must_be_a_reader = _must_be_a_reader(policy, kernel_readonly)
+    if kernel_readonly and not must_be_a_reader:
         return _COMMAND_READ_ONLY
     if is_interpreter(facts.name) or is_interpreter(facts.resolved_name):
         text = f"workspace writes are locked, and {_shown(facts.name)} is an interpreter or shell that could write"
         return Decision(False, Rule.INTERPRETER_LOCK, "writes-locked", text)
-    return _COMMAND
+    if not must_be_a_reader:
+        return _COMMAND
+    if facts.arguments is not None and facts.arguments.allowed and facts.arguments.reads_only:
+        return _COMMAND_READ_ONLY
+    return Decision(False, Rule.READER_LOCK, "writes-locked", _not_a_reader(facts))
+
+
+def _arguments_pass(policy: BrokerPolicy, arguments: ArgumentFacts | None) -> bool:
+    if arguments is None:
+        return False
+    return arguments.allowed or (not arguments.known and policy.argument_rules.unknown_tools == "allow")
+
+
+def _not_a_reader(facts: CommandFacts) -> str:
+    why = "it can write, or run another command" if facts.arguments is None or facts.arguments.allowed else facts.arguments.reason
+    return f"workspace writes are locked, and {_shown(facts.name)} is not known to only read with these arguments: {why}"
 
 
 def _refused(rule: Rule, message: str) -> Decision:

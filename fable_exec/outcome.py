@@ -276,15 +276,18 @@ class Denial:
 
     Args:
         operation: what was tried, such as "connect" or "open for writing".
-        target: the path or address, made safe to show and bounded by whoever builds this.
+        path, address: what it was tried on, made safe to show and bounded by whoever builds this; one of the two is empty.
         protection: the protection that refused.
         suggestion: what an operator could change; empty when nothing comes to mind.
+        fails: the policy does not count a call with this as a success, whatever its exit status.
     """
 
     operation: str
-    target: str
+    path: str = ""
+    address: str = ""
     protection: str
     suggestion: str = ""
+    fails: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -323,5 +326,6 @@ class Outcome:
 
     @property
     def success(self) -> bool:
-        """Exit status 0 within the deadline, with all of the output."""
-        return self.ended_by is EndedBy.EXITED and self.exit_code == 0 and not self.output_limited
+        """Exit status 0 within the deadline, with all of the output, and nothing done that the policy counts as a failure."""
+        ended_well = self.ended_by is EndedBy.EXITED and self.exit_code == 0 and not self.output_limited
+        return ended_well and not any(denial.fails for denial in self.denials)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from fable_exec.executables import AllowedExecutables, Executable
 
@@ -45,11 +46,27 @@ def _prefixes(path: str) -> Iterator[str]:
     if os.path.basename(directory) != "bin" or prefix == "/":
         return
     configuration = os.path.join(prefix, "pyvenv.cfg")
-    if os.path.isfile(configuration):
+    if _holds_a_home(prefix):
+        # `npm config set prefix ~` and the like: the whole home, with its keys and tokens, is no runtime.
+        yield from (place for place in _runtime_libraries(prefix) if os.path.isdir(place))
+    elif os.path.isfile(configuration):
         yield prefix
         yield from _base_of_virtual_environment(configuration)
     elif _is_python_prefix(prefix) or os.path.isdir(os.path.join(prefix, "lib", "node_modules")):
         yield prefix
+
+
+def _holds_a_home(prefix: str) -> bool:
+    home = os.path.realpath(os.path.expanduser("~"))
+    return os.path.commonpath([home, os.path.realpath(prefix)]) == os.path.realpath(prefix)
+
+
+def _runtime_libraries(prefix: str) -> Iterator[str]:
+    yield os.path.join(prefix, "lib", "node_modules")
+    with suppress(OSError):
+        yield from (
+            os.path.join(prefix, "lib", name) for name in os.listdir(os.path.join(prefix, "lib")) if name[:7] == "python3"
+        )
 
 
 def _base_of_virtual_environment(configuration: str) -> Iterator[str]:

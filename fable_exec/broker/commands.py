@@ -5,8 +5,10 @@ Both brokers, blocking and asyncio, prepare and report here; between the two the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import errno
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import attrs
 
@@ -14,9 +16,9 @@ from fable_exec.broker.environment import command_environment
 from fable_exec.broker.gate import Gate
 from fable_exec.broker.paths import DoorPaths
 from fable_exec.broker.recording import Operation
-from fable_exec.decision import Decision
+from fable_exec.decision import ArgumentFacts, Decision
 from fable_exec.errors import ExecutableDenied, FableExecError, InvalidRequest, LaunchFailed
-from fable_exec.executables import AllowedExecutables, Executable
+from fable_exec.executables import AllowedExecutables, Executable, is_unchanged
 from fable_exec.outcome import Outcome
 from fable_exec.pathguard import WorkspacePath
 from fable_exec.pathguard.facts import fact_of
@@ -24,9 +26,10 @@ from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import CommandResult, ExecuteCommand, StartCommand
 from fable_exec.runner import Command
 
-__all__ = ["CommandWork", "Prepared"]
+__all__ = ["CommandWork", "Decided", "Prepared"]
 
 _ROOT = WorkspacePath(components=())
+_OUT_OF_SIGHT = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 
 
 @attrs.frozen(kw_only=True)
@@ -35,7 +38,7 @@ class Prepared:
 
     command: Command
     cwd: str
-    requested: str
+    requested: tuple[str, ...]
     operation: Operation = attrs.field(repr=False)
     read_only: bool = False
     """Whether it may only run with the workspace read-only for its whole tree."""
@@ -44,6 +47,21 @@ class Prepared:
     def executed(self) -> tuple[str, ...]:
         """What is executed, as results name it: the resolved executable, then the arguments."""
         return (self.command.executable.path, *self.command.argv[1:])
+
+
+@attrs.frozen
+class Decided:
+    """A decision on a command, and what it was made of."""
+
+    executable: Executable | None
+    decision: Decision
+    arguments: ArgumentFacts | None
+
+    def told(self) -> dict[str, Any]:
+        """What the audit log gets of the argument rules' verdict; nothing when they were not asked."""
+        if self.arguments is None:
+            return {}
+        return {"argument_rule": self.arguments.rule, "arguments_allowed": self.arguments.allowed}
 
 
 class CommandWork:
@@ -63,10 +81,10 @@ class CommandWork:
         self._paths = paths
         self._gate = gate
 
-    def decide(self, requested: str, cwd: WorkspacePath) -> tuple[Executable | None, Decision]:
-        """The executable that `requested` means and whether it may run there. Writes nothing down."""
-        executable = self._executables.find(requested)
-        return executable, self._gate.command(requested, executable, cwd)
+    def decide(self, argv: Sequence[str], cwd: WorkspacePath) -> Decided:
+        """The executable that `argv` names and whether it may run there. Writes nothing down."""
+        executable = self._executables.find(argv[0])
+        return Decided(executable, *self._gate.command(argv, executable, cwd))
 
     def directory(self, cwd: str | None) -> WorkspacePath:
         """The checked working directory. Raises PathDenied."""
@@ -76,13 +94,14 @@ class CommandWork:
         """Everything that can refuse the command before it is started.
 
         Raises:
-            ExecutableDenied, WritesLocked, Denied: the policy says no. PathDenied: so do the path rules of cwd.
+            ExecutableDenied, ArgumentDenied, WritesLocked: the policy says no. PathDenied: so do the path rules of cwd.
             InvalidRequest: a deadline is beyond the policy's limits.
         """
         timeout, idle = self._deadlines(request)
         cwd = self.directory(request.cwd)
-        executable, decision = self.decide(request.command[0], cwd)
-        operation.decided(decision, {"command": request.command, "cwd": str(cwd)})
+        decided = self.decide(request.command, cwd)
+        executable, decision = decided.executable, decided.decision
+        operation.decided(decision, {"command": request.command, "cwd": str(cwd), **decided.told()})
         if executable is None:
             raise ExecutableDenied(decision.message)
         command = Command(
@@ -98,7 +117,7 @@ class CommandWork:
             on_output_limit=request.on_output_limit or self._policy.on_output_limit,
         )
         return Prepared(
-            command=command, cwd=str(cwd), requested=request.command[0], operation=operation, read_only=decision.read_only
+            command=command, cwd=str(cwd), requested=request.command, operation=operation, read_only=decision.read_only
         )
 
     def admit_input(self, prepared: Prepared) -> None:
@@ -107,7 +126,7 @@ class CommandWork:
         Raises:
             WritesLocked: writes were locked after it was started.
         """
-        _, decision = self.decide(prepared.requested, WorkspacePath(components=prepared.command.cwd))
+        decision = self.decide(prepared.requested, WorkspacePath(components=prepared.command.cwd)).decision
         if not decision.allowed:
             raise decision.refusal()
 
@@ -136,14 +155,15 @@ class CommandWork:
             prepared.operation.failed(error)
             raise error from failure
 
-    @staticmethod
-    def _explained(failure: LaunchFailed, prepared: Prepared) -> FableExecError:
-        """A bad cwd is about a path, a swapped file about the allow-list."""
+    def _explained(self, failure: LaunchFailed, prepared: Prepared) -> FableExecError:
+        """A bad cwd is about a path, a swapped file about the allow-list, a missing one about what commands may read."""
+        executable = prepared.command.executable
         if failure.stage == "cwd":
             return fact_of(OSError(failure.errno or 0, str(failure)), prepared.cwd)
+        if self._policy.confinement.confines_files and _is_out_of_sight(failure, executable):
+            return _unreadable(failure, executable)
         if failure.stage == "executable":
-            name = prepared.command.executable.name
-            return ExecutableDenied(f"executable {name!r} is no longer the file that was allow-listed")
+            return ExecutableDenied(f"executable {executable.name!r} is no longer the file that was allow-listed")
         return failure
 
     def _deadlines(self, request: ExecuteCommand | StartCommand) -> tuple[float, float | None]:
@@ -154,3 +174,18 @@ class CommandWork:
                 raise InvalidRequest(f"{name} must be at most {limits.max_timeout_seconds:g} under this policy")
         idle = request.idle_timeout_seconds
         return request.timeout_seconds or limits.timeout_seconds, limits.idle_timeout_seconds if idle is None else idle
+
+
+def _is_out_of_sight(failure: LaunchFailed, executable: Executable) -> bool:
+    """Whether the file is there for us, and was not for the launcher; exec(2) says the same of a `#!` interpreter."""
+    return failure.stage in ("executable", "exec") and failure.errno in _OUT_OF_SIGHT and is_unchanged(executable)
+
+
+def _unreadable(failure: LaunchFailed, executable: Executable) -> LaunchFailed:
+    number = failure.errno or 0
+    text = (
+        f"could not start the command: under confinement {executable.path}, or the interpreter it names, cannot be read "
+        f"({errno.errorcode.get(number, str(number))}); add the directory it needs to confinement.runtime_read_paths, "
+        "and see that the workspace's owner may read it"
+    )
+    return LaunchFailed(text, stage=failure.stage, errno=number)

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
 
 import attrs
 
@@ -23,7 +24,7 @@ from fable_exec.runner import AsyncRunningCommand, Command, Launchers, Runner, R
 
 __all__ = ["ConfinedCommands"]
 
-_MAX_TARGET_CHARACTERS = 500
+_MAX_PATH_CHARACTERS = 500
 
 
 class ConfinedCommands:
@@ -37,7 +38,7 @@ class ConfinedCommands:
         self._policy = policy
         self._runtime_paths = runtime_paths
         self._launchers = Launchers(WorkspaceIdentity.of(str(policy.workspace), workspace.fd))
-        self._guard = _LaterFiles(workspace, self._quarantine)
+        self._guard = _LaterFiles(workspace, self._quarantine, policy.confinement.planted_files)
         watched = policy.confinement.mode("later_files") != "off"
         self._locked = Runner(self._launchers, partial(self._plan, writable=False))
         self._unlocked = Runner(self._launchers, partial(self._plan, writable=True), self._guard if watched else None)
@@ -48,7 +49,7 @@ class ConfinedCommands:
 
     def holds_read_only(self) -> bool:
         """Whether the kernel can keep the workspace read-only for a command's whole tree; proved, not assumed."""
-        if self._policy.locked_commands == "deny" or self._policy.confinement.mode("workspace_writes") == "off":
+        if self._policy.confinement.mode("workspace_writes") == "off":
             return False
         return _state(self.applied(read_only=True), "workspace_writes") == "active"
 
@@ -133,8 +134,12 @@ class ConfinedCommands:
 class _LaterFiles:
     """The sentry as a runner's guard; it is posted with the first command that may write."""
 
-    def __init__(self, workspace: Workspace, quarantine: Callable[[], str]) -> None:
+    def __init__(
+        self, workspace: Workspace, quarantine: Callable[[], str], mode: Literal["neutralise", "report", "fail"]
+    ) -> None:
         self._workspace = workspace
+        self._action: Literal["neutralise", "report"] = "report" if mode == "report" else "neutralise"
+        self._fails = mode == "fail"
         self._quarantine = quarantine
         self._sentry: Sentry | None = None
         self._posting = threading.Lock()
@@ -153,7 +158,7 @@ class _LaterFiles:
         return attrs.evolve(command, pins=self._posted().before_command())
 
     def after(self) -> tuple[Denial, ...]:
-        return tuple(_denial(finding) for finding in self._posted().after_command())
+        return tuple(_denial(finding, self._fails) for finding in self._posted().after_command())
 
     def close(self) -> None:
         if self._sentry is not None:
@@ -163,16 +168,17 @@ class _LaterFiles:
         if self._sentry is None:
             with self._posting:
                 if self._sentry is None:
-                    self._sentry = Sentry(self._workspace, self._quarantine())
+                    self._sentry = Sentry(self._workspace, self._quarantine(), self._action)
         return self._sentry
 
 
-def _denial(finding: Finding) -> Denial:
+def _denial(finding: Finding, fails: bool) -> Denial:
     return Denial(
         operation=f"plant {finding.kind.value}",
-        target=display_text(finding.path)[:_MAX_TARGET_CHARACTERS],
+        path=display_text(finding.path)[:_MAX_PATH_CHARACTERS],
         protection="later_files",
-        suggestion=f"{finding.done}: {display_text(finding.detail)}"[:_MAX_TARGET_CHARACTERS],
+        suggestion=f"{finding.done}: {display_text(finding.detail)}"[:_MAX_PATH_CHARACTERS],
+        fails=fails,
     )
 
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from fable_exec.broker import write_lock
+from fable_exec.broker.arguments import ArgumentJudge
 from fable_exec.broker.background import BackgroundCommands
 from fable_exec.broker.commands import CommandWork
 from fable_exec.broker.confined import ConfinedCommands
@@ -75,23 +76,26 @@ class ExecutionBroker(BlockingCalls):
         clock: seconds for the expiry of unlocks and the back-off after wrong tokens.
 
     Raises:
-        PolicyError: an allow-list entry is ambiguous, or none can be found.
+        PolicyError: an allow-list entry is ambiguous, or none can be found; a document of argument rules has faults.
         AuditUnavailable: the audit log cannot be used.
         PathError: the workspace is no longer there.
     """
 
     def __init__(self, policy: BrokerPolicy, *, clock: Callable[[], float] = write_lock.now) -> None:
         self.policy = policy
+        arguments = ArgumentJudge(policy)
         with ExitStack() as undo:
             self._executables = resolve_executables(policy, os.environ)
             undo.callback(self._executables.close)
             self._workspace = undo.enter_context(Workspace.open(policy.workspace))
             self._recorder = Recorder(policy)
-            self._runner = ConfinedCommands(policy, self._workspace, runtime_paths(self._executables))
+            self._runner = ConfinedCommands(
+                policy, self._workspace, (*runtime_paths(self._executables), *policy.confinement.runtime_read_paths)
+            )
             undo.pop_all()
         self._lock = WriteLock(policy.write_token_digest, clock)
         self._paths = DoorPaths(self._workspace, policy.paths)
-        gate = Gate(policy, self._lock, self._runner.holds_read_only)
+        gate = Gate(policy, self._lock, self._runner.holds_read_only, arguments)
         environment = base_environment(policy, self._executables.path, os.environ)
         self._files = FileWork(policy, self._workspace, self._paths, gate)
         self._commands = CommandWork(policy, self._executables, environment, self._paths, gate)
@@ -305,7 +309,8 @@ class ExecutionBroker(BlockingCalls):
         """What would happen to `command` now. A malformed command or cwd raises as execute_command would."""
         request = ExecuteCommand(command=tuple(command) if not isinstance(command, str) else command, cwd=cwd)  # type: ignore[arg-type]
         directory = self._commands.directory(request.cwd)
-        executable, decision = self._commands.decide(request.command[0], directory)
+        decided = self._commands.decide(request.command, directory)
+        executable, decision = decided.executable, decided.decision
         return Explanation(
             allowed=decision.allowed,
             rule=decision.rule.value,
@@ -317,6 +322,8 @@ class ExecutionBroker(BlockingCalls):
             cwd=str(directory),
             environment=self._commands.environment,
             timeout_seconds=self.policy.limits.timeout_seconds,
+            argument_rule="" if decided.arguments is None else decided.arguments.rule,
+            argument_reason="" if decided.arguments is None else decided.arguments.reason,
             applied=self._runner.applied(read_only=decision.read_only),
             plan=self._runner.plan(read_only=decision.read_only).explain(),
         )

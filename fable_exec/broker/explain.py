@@ -16,6 +16,7 @@ class Explanation:
     """Args:
     allowed, rule, code, message: the decision of now; it changes with the write lock.
     executable, argv0: the file that would be executed, and what it would see as its name; None when none is listed.
+    argument_rule, argument_reason: which argument rule judged the command line, and why not; empty when none was asked, or fine.
     cwd: the working directory below the workspace.
     environment: the variables, besides the private HOME and TMPDIR. Values may be secrets of the policy and are not in the repr.
     applied: what the plan gives, protection by protection. plan: the launch plan in words.
@@ -28,6 +29,8 @@ class Explanation:
     executable: str | None
     argv0: str | None
     by_descriptor: bool
+    argument_rule: str
+    argument_reason: str
     cwd: str
     environment: Mapping[str, str] = attrs.field(repr=lambda names: ", ".join(sorted(names)))
     timeout_seconds: float

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from fable_exec.broker.arguments import ArgumentJudge
 from fable_exec.broker.recording import Operation
 from fable_exec.broker.write_lock import WriteLock
-from fable_exec.decision import CommandFacts, Decision, ObserveFacts, WriteFacts, decide
+from fable_exec.decision import ArgumentFacts, CommandFacts, Decision, ObserveFacts, WriteFacts, asks_for_arguments, decide
 from fable_exec.executables import Executable, is_unchanged
 from fable_exec.pathguard import WorkspacePath
 from fable_exec.policy import BrokerPolicy
@@ -20,12 +21,16 @@ class Gate:
 
     Args:
         holds_read_only: whether commands can be held to reading by the kernel; asked only when it matters.
+        arguments: judges command lines; asked only when it matters.
     """
 
-    def __init__(self, policy: BrokerPolicy, lock: WriteLock, holds_read_only: Callable[[], bool]) -> None:
+    def __init__(
+        self, policy: BrokerPolicy, lock: WriteLock, holds_read_only: Callable[[], bool], arguments: ArgumentJudge
+    ) -> None:
         self._policy = policy
         self._lock = lock
         self._holds_read_only = holds_read_only
+        self._arguments = arguments
 
     def observe(self, operation: Operation, action: str, **facts: Any) -> None:
         """Let a request through that changes nothing."""
@@ -40,16 +45,23 @@ class Gate:
         decision = decide(self._policy, unlocked is not None, False, facts)
         operation.decided(decision, {"paths": [str(path) for path in paths]})
 
-    def command(self, requested: str, executable: Executable | None, cwd: WorkspacePath) -> Decision:
-        """Whether the command may be started, or fed. Writes nothing and raises nothing."""
+    def command(
+        self, argv: Sequence[str], executable: Executable | None, cwd: WorkspacePath
+    ) -> tuple[Decision, ArgumentFacts | None]:
+        """Whether the command may be started, or fed; and what argument rules say, if they were asked. Writes nothing down."""
         unlocked = self._lock.unlocked()
+        whole = unlocked is not None and unlocked.scope is None
+        held = not whole and self._holds_read_only()
+        arguments = None
+        if executable is not None and asks_for_arguments(self._policy, whole, held):
+            arguments = self._arguments.judge(argv, executable, cwd.components)
         facts = CommandFacts(
-            name=requested if executable is None else executable.name,
+            name=argv[0] if executable is None else executable.name,
             resolved_name="" if executable is None else executable.resolved_name,
             listed=executable is not None,
             unchanged=executable is not None and is_unchanged(executable),
             cwd=cwd.components,
             unlock_scope=None if unlocked is None else unlocked.scope,
+            arguments=arguments,
         )
-        whole = unlocked is not None and unlocked.scope is None
-        return decide(self._policy, unlocked is not None, not whole and self._holds_read_only(), facts)
+        return decide(self._policy, unlocked is not None, held, facts), arguments

@@ -24,7 +24,7 @@ def notes_on(result: CommandResult, *, streamed: bool) -> Iterator[str]:
             if omitted:
                 yield f"{omitted} bytes of {name} omitted"
     for denial in result.denials:
-        yield f"refused: {denial.operation} {denial.target} ({denial.protection})"
+        yield f"refused: {denial.operation} {denial.path or denial.address} ({denial.protection})"
 
 
 _ENDINGS = {

@@ -83,8 +83,9 @@ class CommandResult(Result):
 
     @property
     def success(self) -> bool:
-        """Exit status 0, no deadline, no output missing."""
-        return self.outcome is EndedBy.EXITED and self.exit_code == 0 and not self.output_limited
+        """Exit status 0, no deadline, no output missing, and nothing done that the policy counts as a failure."""
+        ended_well = self.outcome is EndedBy.EXITED and self.exit_code == 0 and not self.output_limited
+        return ended_well and not any(denial.fails for denial in self.denials)
 
     @property
     def stdout(self) -> str:

@@ -99,7 +99,7 @@ def test_notes_tell_the_ending_the_survivors_the_omissions_and_the_denials() -> 
         signal=9,
         stdout=Captured(head=b"ab", total_bytes=10),
         survivors=tuple(Survivor(number, f"name{number}") for number in range(7)),
-        denials=(Denial(operation="connect", target="host:1", protection="network"),),
+        denials=(Denial(operation="connect", address="host:1", protection="network"),),
         duration_seconds=1.26,
     )
     ending, survivors, omitted, denial = notes_on(limited, streamed=True)

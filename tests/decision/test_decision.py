@@ -15,19 +15,31 @@ from hypothesis import strategies as st
 from fable_exec import errors
 from fable_exec.decision import (
     INTERPRETERS,
+    ArgumentFacts,
     CommandFacts,
     Decision,
     ObserveFacts,
     Rule,
     WriteFacts,
+    asks_for_arguments,
     decide,
     is_interpreter,
 )
-from fable_exec.policy import BrokerPolicy
+from fable_exec.policy import ArgumentPolicy, BrokerPolicy, Confinement
 
 POLICY = BrokerPolicy(workspace="/usr/share", write_token_digest="a" * 64)
 NO_TOKEN = BrokerPolicy(workspace="/usr/share")
 BOTH = (False, True)
+ASKING = attrs.evolve(POLICY, confinement=Confinement.strict())
+"""Confinement is asked for, so a lock that the kernel does not hold is held by what is known of the arguments."""
+DENYING = attrs.evolve(POLICY, locked_commands="deny")
+OBEYING = attrs.evolve(POLICY, argument_rules=ArgumentPolicy(mode="enforce"))
+OBEYING_KNOWN = attrs.evolve(POLICY, argument_rules=ArgumentPolicy(mode="enforce", unknown_tools="allow"))
+ADVISED = attrs.evolve(POLICY, argument_rules=ArgumentPolicy(mode="advisory"))
+READS = ArgumentFacts(allowed=True, reads_only=True)
+WRITES = ArgumentFacts(allowed=True)
+REFUSED = ArgumentFacts(allowed=False, rule="git log:--output", reason="git log: option --output writes a file; leave it out")
+UNKNOWN = ArgumentFacts(known=False, allowed=False, reason="there is no argument rule for 'tool'")
 
 
 def command(name: str = "git", **facts: Any) -> CommandFacts:
@@ -78,8 +90,53 @@ def test_the_rule_that_decides(unlocked: bool, kernel: bool, facts: Any, rule: R
     assert decision.read_only == (isinstance(facts, CommandFacts) and decision.allowed and kernel and not unlocked)
 
 
+LOCKED_BY_ARGUMENTS: list[tuple[str, BrokerPolicy, bool, bool, ArgumentFacts | None, str, Rule]] = [
+    # what it is, policy, writes unlocked, kernel can hold it, what the rules say, program, deciding rule
+    ("the kernel holds it", ASKING, False, True, None, "find", Rule.COMMAND),
+    ("a reader where the kernel does not", ASKING, False, False, READS, "cat", Rule.COMMAND),
+    ("a writer", ASKING, False, False, WRITES, "cp", Rule.READER_LOCK),
+    ("what the rules refuse", ASKING, False, False, REFUSED, "git", Rule.READER_LOCK),
+    ("what no rule knows", ASKING, False, False, UNKNOWN, "tool", Rule.READER_LOCK),
+    ("what was not judged", ASKING, False, False, None, "git", Rule.READER_LOCK),
+    ("an interpreter, whatever its arguments", ASKING, False, False, READS, "python3", Rule.INTERPRETER_LOCK),
+    ("anything while unlocked", ASKING, True, False, None, "python3", Rule.COMMAND),
+    ("a reader by choice", DENYING, False, True, READS, "cat", Rule.COMMAND),
+    ("a writer by choice, though the kernel holds it", DENYING, False, True, WRITES, "cp", Rule.READER_LOCK),
+    ("an interpreter by choice, though the kernel holds it", DENYING, False, True, None, "sh", Rule.INTERPRETER_LOCK),
+    ("an obeyed rule that allows", OBEYING, True, False, WRITES, "cp", Rule.COMMAND),
+    ("an obeyed rule that refuses", OBEYING, True, False, REFUSED, "git", Rule.ARGUMENTS),
+    ("an obeyed rule that refuses, locked", OBEYING, False, True, REFUSED, "git", Rule.ARGUMENTS),
+    ("an obeyed rule that was not asked", OBEYING, True, False, None, "git", Rule.ARGUMENTS),
+    ("an unknown tool under obeyed rules", OBEYING, True, False, UNKNOWN, "tool", Rule.ARGUMENTS),
+    ("an unknown tool that may pass", OBEYING_KNOWN, True, False, UNKNOWN, "tool", Rule.COMMAND),
+    ("an unknown tool that may pass, and not while locked", OBEYING_KNOWN, False, False, UNKNOWN, "tool", Rule.COMMAND),
+    ("advice changes nothing", ADVISED, True, False, REFUSED, "git", Rule.COMMAND),
+]
+
+
+@pytest.mark.parametrize(
+    ("policy", "unlocked", "kernel", "arguments", "name", "rule"),
+    [case[1:] for case in LOCKED_BY_ARGUMENTS],
+    ids=[case[0] for case in LOCKED_BY_ARGUMENTS],
+)
+def test_the_rule_that_decides_by_arguments(
+    policy: BrokerPolicy, unlocked: bool, kernel: bool, arguments: ArgumentFacts | None, name: str, rule: Rule
+) -> None:
+    decision = decide(policy, unlocked, kernel, command(name, arguments=arguments))
+    assert decision.rule is rule
+    if decision.allowed and not unlocked and policy in (ASKING, DENYING):
+        assert decision.read_only
+
+
+def test_arguments_are_judged_only_where_the_decision_needs_them() -> None:
+    for policy, unlocked, kernel in itertools.product((POLICY, ASKING, DENYING, OBEYING, ADVISED), BOTH, BOTH):
+        by_choice = policy in (OBEYING, ADVISED)
+        by_the_lock = not unlocked and (policy is DENYING or (policy is ASKING and not kernel))
+        assert asks_for_arguments(policy, unlocked, kernel) == (by_choice or by_the_lock)
+
+
 def test_the_table_reaches_every_rule() -> None:
-    assert {case[4] for case in CASES} == set(Rule)
+    assert {case[4] for case in CASES} | {case[6] for case in LOCKED_BY_ARGUMENTS} == set(Rule)
 
 
 def test_without_a_token_digest_nothing_counts_as_unlocked() -> None:
@@ -93,12 +150,15 @@ def test_without_a_token_digest_nothing_counts_as_unlocked() -> None:
         (write("a"), errors.WritesLocked, "workspace writes are locked"),
         (write("a", scope=("b",)), errors.WritesLocked, "workspace writes are locked"),
         (command("python3"), errors.WritesLocked, "workspace writes are locked, and 'python3' is an interpreter or shell"),
+        (command("git", arguments=REFUSED), errors.ArgumentDenied, "refused by an argument rule: git log: option --output"),
+        (command("cp", arguments=WRITES), errors.WritesLocked, "'cp' is not known to only read with these arguments"),
         (command("rm", listed=False), errors.ExecutableDenied, "'rm' is not on the allow-list"),
         (command("rm", unchanged=False), errors.ExecutableDenied, "'rm' is no longer the file"),
     ],
 )
 def test_a_refusal_names_rule_and_reason(facts: Any, error: type[errors.Denied], text: str) -> None:
-    decision = decide(POLICY, False, False, facts)
+    policy = POLICY if getattr(facts, "arguments", None) is None else OBEYING if facts.arguments is REFUSED else ASKING
+    decision = decide(policy, False, False, facts)
     refusal = decision.refusal()
     assert type(refusal) is error
     assert text in str(refusal)

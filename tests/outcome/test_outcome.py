@@ -51,7 +51,7 @@ def test_an_outcome_survives_pickling() -> None:
         stdout=Captured(head=b"a", tail=b"b", total_bytes=9),
         survivors=(Survivor(7, "sleep"),),
         applied=(Applied("network", "strict", "active", "namespace"),),
-        denials=(Denial(operation="connect", target="1.2.3.4:80", protection="network"),),
+        denials=(Denial(operation="connect", address="1.2.3.4:80", protection="network"),),
     )
     assert pickle.loads(pickle.dumps(outcome)) == outcome
     assert hash(outcome) == hash(pickle.loads(pickle.dumps(outcome)))

@@ -84,7 +84,7 @@ def command_result(**changes: Any) -> p.CommandResult:
             Applied("network", "strict", "active", "namespace"),
             Applied("memory", "try", "degraded", "rlimit", "no cgroup"),
         ),
-        "denials": (Denial(operation="connect", target="192.0.2.1:80", protection="network"),),
+        "denials": (Denial(operation="connect", address="192.0.2.1:80", protection="network"),),
         "policy_digest": SHA,
     }
     return p.CommandResult(**{**given, **changes})
