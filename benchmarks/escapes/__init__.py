@@ -1,0 +1,1 @@
+"""Attempts to break out of a confinement, each proved by an unconfined run, against this library and its peers."""
