@@ -12,9 +12,9 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -75,13 +75,16 @@ class CanaryReport:
         return tuple(each.name for each in self.attempts if each.protection == protection and not each.stopped)
 
 
-def run_canary(runner: Runner) -> CanaryReport:
+def run_canary(runner: Runner, open_ports: Collection[int] = ()) -> CanaryReport:
     """Send the canary through `runner`'s launcher; some 5 ms.
+
+    Args:
+        open_ports: TCP ports that commands may connect to, and the bait must not listen on.
 
     Raises:
         ConfinementUnavailable: it gave no answer, so nothing is proved.
     """
-    with _bait() as bait:
+    with _bait(open_ports) as bait:
         outcome = runner.run_canary(bait)
     try:
         answers = json.loads(outcome.stdout.raw)
@@ -90,12 +93,17 @@ def run_canary(runner: Runner) -> CanaryReport:
         raise ConfinementUnavailable(f"the canary gave no answer ({outcome.ended_by.value})", reason=str(error)) from error
 
 
-def judge(applied: tuple[Applied, ...], report: CanaryReport, *, writable: bool) -> tuple[Applied, ...]:
-    """`applied` after the canary: what it claimed and could not hold is degraded, and says so."""
-    return tuple(
-        _judged(each, () if writable and each.protection == "workspace_writes" else report.succeeded(each.protection))
-        for each in applied
-    )
+def judge(
+    applied: tuple[Applied, ...], report: CanaryReport, *, writable: bool, network: Literal["off", "ports", "full"] = "off"
+) -> tuple[Applied, ...]:
+    """`applied` after the canary: what it claimed and could not hold is degraded, and says so.
+
+    Args:
+        writable: commands may write the workspace. network: what the policy says of it; what it opens is no way out.
+    """
+    meant = {"workspace_writes"} if writable else set()
+    meant |= {"network"} if network == "full" else set()
+    return tuple(_judged(each, () if each.protection in meant else report.succeeded(each.protection)) for each in applied)
 
 
 def _judged(each: Applied, broken_by: tuple[str, ...]) -> Applied:
@@ -105,7 +113,7 @@ def _judged(each: Applied, broken_by: tuple[str, ...]) -> Applied:
 
 
 @contextmanager
-def _bait() -> Iterator[Mapping[str, Any]]:
+def _bait(open_ports: Collection[int]) -> Iterator[Mapping[str, Any]]:
     """A directory beside the workspace with a secret and a listening socket, an abstract socket and a TCP port."""
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="fable-exec-bait-"))
@@ -118,7 +126,7 @@ def _bait() -> Iterator[Mapping[str, Any]]:
         for address in (socket_file, "\0" + abstract_name):
             _listen(stack, socket.AF_UNIX, address)
         os.chmod(socket_file, 0o777)
-        port = _listen(stack, socket.AF_INET, ("127.0.0.1", 0)).getsockname()[1]
+        port = _listening_port(stack, open_ports)
         yield {
             "directory": directory,
             "secret": secret,
@@ -128,6 +136,15 @@ def _bait() -> Iterator[Mapping[str, Any]]:
             "host_pid": os.getpid(),
             "host_started": _started(),
         }
+
+
+def _listening_port(stack: ExitStack, open_ports: Collection[int]) -> int:
+    """A port of the host that the policy does not open: one more try than there are such ports."""
+    for _ in range(len(open_ports) + 1):
+        port: int = _listen(stack, socket.AF_INET, ("127.0.0.1", 0)).getsockname()[1]
+        if port not in open_ports:
+            break
+    return port
 
 
 def _listen(stack: ExitStack, family: int, address: Any) -> socket.socket:

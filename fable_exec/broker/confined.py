@@ -122,8 +122,9 @@ class ConfinedCommands:
         return runner
 
     def _prove(self, runner: Runner, read_only: bool) -> None:
-        report = run_canary(runner)
-        applied = judge(runner.plan.applied, report, writable=not read_only)
+        confinement = self._policy.confinement
+        report = run_canary(runner, confinement.connect_ports)
+        applied = judge(runner.plan.applied, report, writable=not read_only, network=confinement.network)
         if not read_only:
             applied = self._guard.judged(applied)
         refuse_unmet(applied)

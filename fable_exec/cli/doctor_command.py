@@ -14,6 +14,7 @@ from rich.text import Text
 from fable_exec import __version__
 from fable_exec.cli.examination import Asked, Finding, Section, examine
 from fable_exec.cli.exits import Exit
+from fable_exec.cli.run_policy import CONFINEMENTS
 from fable_exec.cli.showing import at_the_door, one_line, print_object, report
 from fable_exec.policy import load_policy
 
@@ -22,15 +23,18 @@ __all__ = ["command"]
 
 @click.command("doctor", short_help="Tell what holds on this host, why not, and what to do.")
 @click.option("--policy", "file", metavar="FILE", help="Judge by what this policy asks for. [default: the default policy]")
+@click.option("--confinement", "wanted", type=click.Choice(["strict", "off"]), help="Judge by this instead of the policy's.")
 @click.option("--json", "as_json", is_flag=True, help="Print one object.")
-def command(file: str | None, as_json: bool) -> int:
+def command(file: str | None, wanted: str | None, as_json: bool) -> int:
     """Tell which protections hold on this host, why others do not, and what to do.
+
+    What holds is proved: a confined process tries to break out of a workspace made for it.
 
     Exit status: 0 when everything that is strictly asked for holds, 1 when not, 2 for wrong usage or a policy with faults.
     """
 
     def act() -> int:
-        sections = examine(Asked(None if file is None else load_policy(file)))
+        sections = examine(Asked(None if file is None else load_policy(file), CONFINEMENTS[wanted] if wanted else None))
         unmet = [each for section in sections for each in section.findings if each.unmet]
         if as_json:
             print_object({"ok": not unmet, "host": _host(), **_members(sections)})

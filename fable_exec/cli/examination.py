@@ -7,17 +7,21 @@ function and name it in SECTIONS; `doctor` needs no change.
 from __future__ import annotations
 
 import functools
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import attrs
 
+from fable_exec.broker.confined import ConfinedCommands
 from fable_exec.cli.remedies import ability_remedy, protection_remedy
-from fable_exec.confine import FileView, LaunchMode, Plan, Support, compile_plan, probe_host
+from fable_exec.confine import LaunchMode, Support, probe_host
 from fable_exec.confine.support import explain_errno
 from fable_exec.errors import ConfinementUnavailable
-from fable_exec.policy import BrokerPolicy
-from fable_exec.policy.confinement import Confinement
+from fable_exec.outcome import Applied
+from fable_exec.pathguard import Workspace
+from fable_exec.policy import PROTECTIONS, BrokerPolicy, Confinement, Limits
+from fable_exec.policy.confinement import Mode
 
 __all__ = ["SECTIONS", "Asked", "Finding", "Section", "examine"]
 
@@ -53,10 +57,16 @@ class Section:
 
 
 class Asked:
-    """What is asked for, and what it needs to be judged, found out once when first needed."""
+    """What is asked for, and what it needs to be judged, found out once when first needed.
 
-    def __init__(self, policy: BrokerPolicy | None = None) -> None:
+    Args:
+        policy: whose wishes count. confinement: the same, instead of the policy's; None is the policy's, or the default policy's.
+    """
+
+    def __init__(self, policy: BrokerPolicy | None = None, confinement: Confinement | None = None) -> None:
         self.launch: LaunchMode = "auto" if policy is None else policy.launch
+        self._limits = Limits() if policy is None else policy.limits
+        self._confinement = confinement or (None if policy is None else policy.confinement)
 
     @functools.cached_property
     def support(self) -> Support:
@@ -64,10 +74,30 @@ class Asked:
         return probe_host()
 
     @functools.cached_property
-    def plan(self) -> Plan:
-        """How commands would be launched. Raises ConfinementUnavailable."""
-        view = FileView(workspace="/workspace", writable=False)
-        return compile_plan(self.launch, self.support, Confinement.off(), view)
+    def applied(self) -> tuple[Applied, ...]:
+        """What holds for commands, proved by a canary in a workspace made for it. Raises ConfinementUnavailable."""
+        with tempfile.TemporaryDirectory(prefix="fable-exec-doctor-") as scratch:
+            wanted = BrokerPolicy(workspace=scratch).confinement if self._confinement is None else self._confinement
+            policy = BrokerPolicy(workspace=scratch, launch=self.launch, confinement=_lenient(wanted), limits=self._limits)
+            with Workspace.open(policy.workspace) as workspace:
+                commands = ConfinedCommands(policy, workspace, wanted.runtime_read_paths)
+                try:
+                    return _in_modes_of(wanted, commands.applied(read_only=True), commands.applied(read_only=False))
+                finally:
+                    commands.close()
+
+
+def _lenient(confinement: Confinement) -> Confinement:
+    """The same without insisting: what does not hold is to be told, not refused."""
+    modes: dict[str, Mode] = {name: "degradable" for name in PROTECTIONS if confinement.mode(name) == "strict"}
+    return attrs.evolve(confinement, protections=attrs.evolve(confinement.protections, **modes))
+
+
+def _in_modes_of(wanted: Confinement, locked: tuple[Applied, ...], unlocked: tuple[Applied, ...]) -> tuple[Applied, ...]:
+    """States while locked; files that run later matter, and are looked after, only while unlocked."""
+    later = {each.protection: each for each in unlocked if each.protection == "later_files"}
+    found = (later.get(each.protection, each) for each in locked)
+    return tuple(attrs.evolve(each, mode=wanted.mode(each.protection)) for each in found)
 
 
 def examine(asked: Asked) -> tuple[Section, ...]:
@@ -104,7 +134,7 @@ def _asked_of_kernel(support: Support) -> Iterator[tuple[str, str, int]]:
 
 
 def _protections(asked: Asked) -> Iterator[Finding]:
-    for each in asked.plan.applied:
+    for each in asked.applied:
         yield Finding(
             name=each.protection,
             mode=each.mode,

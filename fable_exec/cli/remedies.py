@@ -11,9 +11,10 @@ __all__ = ["ability_remedy", "protection_remedy"]
 
 _REMEDIES: dict[str, dict[int, str]] = {
     "namespaces": {
-        errno.ENOSPC: "sysctl user.max_user_namespaces=15000",
-        errno.EPERM: "sysctl kernel.apparmor_restrict_unprivileged_userns=0 and kernel.unprivileged_userns_clone=1 where they "
-        "exist; in a container, a seccomp profile that allows unshare and clone",
+        errno.ENOSPC: "sysctl user.max_user_namespaces=15000 (it is 0 or used up)",
+        errno.EPERM: "Ubuntu 23.10 and newer: an AppArmor profile with `userns,` for this Python, or sysctl "
+        "kernel.apparmor_restrict_unprivileged_userns=0; older Debian: sysctl kernel.unprivileged_userns_clone=1; "
+        "Docker and Kubernetes: a seccomp profile that allows unshare, clone, mount, pivot_root and setns",
         errno.EACCES: "allow user namespaces for this program in the security module's policy",
         errno.EUSERS: "namespaces are nested too deeply: start it further outside",
         errno.ENOSYS: "a kernel with CONFIG_USER_NS and CONFIG_PID_NS",
@@ -28,17 +29,34 @@ _REMEDIES: dict[str, dict[int, str]] = {
         errno.ENOSYS: "a kernel with CONFIG_SECCOMP_FILTER",
     },
     "landlock": {
-        errno.ENOSYS: "Linux 5.13 or newer with CONFIG_SECURITY_LANDLOCK; in a container, a seccomp profile that allows it",
+        errno.ENOSYS: "Linux 5.13 or newer (better 6.12, ABI 6) with CONFIG_SECURITY_LANDLOCK; in Docker, a seccomp profile that "
+        "allows the landlock_ calls: the default one of Docker 20.10.7 and newer does",
         errno.EOPNOTSUPP: "boot with landlock in the list of lsm=",
     },
 }
 _SECOND_BEST = "look at what the reason names; the launcher is refused it here"
 
+_FILES = ("namespaces", "landlock")
 _NEEDS: dict[str, tuple[str, ...]] = {
-    "whole_tree_end": ("namespaces",),
+    "workspace_writes": _FILES,
+    "host_writes": _FILES,
+    "host_metadata": ("namespaces",),
+    "host_reads": _FILES,
+    "later_files": ("namespaces",),
+    "network": ("namespaces", "seccomp", "landlock"),
+    "host_sockets": ("namespaces", "seccomp", "landlock"),
+    "whole_tree_end": ("namespaces", "seccomp"),
     "other_processes": ("namespaces", "own_proc"),
+    "kernel_surface": ("seccomp",),
+    "resources": ("namespaces", "own_proc"),
 }
-"""The abilities that a protection stands on; of one that is not named here, all."""
+"""The abilities that a protection stands on."""
+
+_OTHERWISE: dict[str, str] = {
+    "resources": "nothing yet: control groups are not used; put limits on a container or a systemd scope around it",
+    "later_files": "raise fs.inotify.max_user_watches and fs.inotify.max_user_instances if the reason names watching",
+}
+"""What else helps where the abilities are all there."""
 
 
 def ability_remedy(name: str, number: int) -> str:
@@ -49,10 +67,10 @@ def ability_remedy(name: str, number: int) -> str:
 def protection_remedy(protection: str, support: Support, launch: LaunchMode) -> str:
     """What to do about a protection that does not fully hold; empty when nothing on this host is known to help."""
     missing = list(_missing(support))
-    needed = [name for name in missing if name in _NEEDS.get(protection, tuple(_REMEDIES))]
+    needed = [name for name in missing if name in _NEEDS.get(protection, ())]
     if needed:
         return f"mend {' and '.join(needed)}"
-    return 'set launch = "auto" in the policy' if launch != "auto" else ""
+    return 'set launch = "auto" in the policy' if launch != "auto" else _OTHERWISE.get(protection, "")
 
 
 def _missing(support: Support) -> Iterator[str]:

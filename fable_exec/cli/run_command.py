@@ -45,7 +45,8 @@ def _variables(_: click.Context, __: click.Parameter, given: tuple[str, ...]) ->
 @click.option("--cwd", metavar="DIRECTORY", help="Where to run, below the workspace.")
 @click.option("--env", metavar="NAME=VALUE", multiple=True, callback=_variables, help="Set a variable; may be repeated.")
 @click.option("--stdin", "feed", is_flag=True, help="Pass our standard input on. [default: the command gets /dev/null]")
-@click.option("--unlocked", is_flag=True, help="Unlock workspace writes, as the administrator. Locked, interpreters do not run.")
+@click.option("--unlocked", is_flag=True, help="Unlock workspace writes, as the administrator.")
+@click.option("--confinement", type=click.Choice(["strict", "off"]), help="What the kernel holds. [default: the policy's]")
 @click.option("--stream/--no-stream", default=None, help="Pass output on at once, or when all is over. [default: --stream]")
 @click.option("--json", "as_json", is_flag=True, help="Print one object with the result instead of the output.")
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -59,6 +60,7 @@ def command(
     env: Mapping[str, str],
     feed: bool,
     unlocked: bool,
+    confinement: str | None,
     stream: bool | None,
     as_json: bool,
     argv: tuple[str, ...],
@@ -81,7 +83,7 @@ def command(
     if as_json and stream:
         raise click.UsageError("--json prints one object; --stream does not go with it.")
     run = _Run(
-        rules=RunRules(workspace=workspace, file=file, allow=allow, environment=env, unlocked=unlocked),
+        rules=RunRules(workspace=workspace, file=file, allow=allow, environment=env, unlocked=unlocked, confinement=confinement),
         stream=not as_json if stream is None else stream,
         as_json=as_json,
     )

@@ -14,13 +14,16 @@ import attrs
 
 from fable_exec.errors import ExecutableDenied, LaunchFailed
 from fable_exec.executables import trusted_path
-from fable_exec.policy import BrokerPolicy, read_document
+from fable_exec.policy import BrokerPolicy, Confinement, read_document
 
-__all__ = ["UNLOCK_TOKEN", "RunRules", "check_is_there", "run_policy"]
+__all__ = ["CONFINEMENTS", "UNLOCK_TOKEN", "RunRules", "check_is_there", "run_policy"]
 
 UNLOCK_TOKEN = "--unlocked"
 """What `--unlocked` unlocks with. No secret: the broker of `run` has no admin channel, so only this process can say it. It is
 fixed, so that the same command line has the same policy digest."""
+
+CONFINEMENTS = {"strict": Confinement.strict(), "off": Confinement.off()}
+"""By the words of the flag --confinement."""
 
 
 @attrs.frozen(kw_only=True)
@@ -32,6 +35,7 @@ class RunRules:
     allow: tuple[str, ...] = ()
     environment: Mapping[str, str] = attrs.field(factory=dict)
     unlocked: bool = False
+    confinement: str | None = None
 
 
 def run_policy(rules: RunRules, program: str) -> BrokerPolicy:
@@ -50,7 +54,8 @@ def run_policy(rules: RunRules, program: str) -> BrokerPolicy:
         document["environment"] = _with_variables(document.get("environment"), rules.environment)
     if rules.unlocked:
         document["write_token_digest"] = hashlib.sha256(UNLOCK_TOKEN.encode()).hexdigest()
-    return BrokerPolicy.from_mapping(document)
+    policy = BrokerPolicy.from_mapping(document)
+    return policy if rules.confinement is None else attrs.evolve(policy, confinement=CONFINEMENTS[rules.confinement])
 
 
 def check_is_there(policy: BrokerPolicy, program: str) -> None:

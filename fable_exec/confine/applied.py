@@ -73,7 +73,7 @@ def _with_namespaces(mode: LauncherMode, support: Support, confinement: Confinem
         "host_reads": files,
         "later_files": _LATER_FILES_PINNED,
         "network": _network(support, confinement, own_network=True),
-        "host_sockets": State("active", "mount and network namespaces"),
+        "host_sockets": _host_sockets(support, confinement),
         "other_processes": State(*_OWN_PROC if slots else _SHARED_PROC),
         "whole_tree_end": State("active", "PID namespace"),
         "kernel_surface": _seccomp(support),
@@ -82,7 +82,7 @@ def _with_namespaces(mode: LauncherMode, support: Support, confinement: Confinem
 
 def _plain(support: Support, confinement: Confinement) -> dict[str, State]:
     landlock = _only("Landlock", support.landlock_reason)
-    seccomp = _seccomp(support)
+    seccomp = _filtered(support, confinement)
     no_namespaces = f"no namespaces: {explain_errno(support.user_namespaces) or 'plain mode was asked for'}"
     return {
         "workspace_writes": landlock,
@@ -91,7 +91,7 @@ def _plain(support: Support, confinement: Confinement) -> dict[str, State]:
         "host_reads": landlock,
         "later_files": _LATER_FILES_SWEPT,
         "network": _network(support, confinement, own_network=False),
-        "host_sockets": seccomp if support.landlock_abi >= _ABI_WITH_SCOPES else _NO_SCOPES,
+        "host_sockets": seccomp if seccomp.state != "active" or _has_scopes(support, confinement) else _NO_SCOPES,
         "other_processes": _other_processes(support, confinement, no_namespaces),
         "whole_tree_end": _subreaper(seccomp, confinement),
         "kernel_surface": seccomp,
@@ -121,6 +121,28 @@ def _other_processes(support: Support, confinement: Confinement, why: str) -> St
     return State("degraded", "Landlock signal scope, seccomp", f"the host's /proc is visible; {why}")
 
 
+def _filtered(support: Support, confinement: Confinement) -> State:
+    """What stands on the filter that kernel_surface loads."""
+    if confinement.mode("kernel_surface") == "off":
+        return State("unavailable", "", "the filter of system calls comes with kernel_surface, which is off")
+    return _seccomp(support)
+
+
+def _has_scopes(support: Support, confinement: Confinement) -> bool:
+    return support.landlock_abi >= _ABI_WITH_SCOPES and confinement.confines_files
+
+
+def _host_sockets(support: Support, confinement: Confinement) -> State:
+    """Sockets with a path are out of sight in a view of its own; abstract ones belong to the network namespace."""
+    if not confinement.confines_files:
+        return State("degraded", "", "sockets with a path are in sight where no protection of files is asked for")
+    if confinement.network == "off" and confinement.mode("network") != "off":
+        return State("active", "mount and network namespaces")
+    if _has_scopes(support, confinement):
+        return State("active", "mount namespace, Landlock scopes")
+    return State("degraded", "mount namespace", "abstract sockets of the host's network need Landlock scopes, ABI 6")
+
+
 def _layers(first: str, second: str, missing: str) -> State:
     """Two independent layers; with one alone a single fault is enough."""
     if missing:
@@ -140,7 +162,11 @@ def _network(support: Support, confinement: Confinement, *, own_network: bool) -
     if confinement.network == "full":
         return State("active", "the policy opens the whole network")
     if confinement.network == "off":
-        return State("active", "network namespace") if own_network else _seccomp(support)
+        return State("active", "network namespace") if own_network else _filtered(support, confinement)
+    if not confinement.confines_files:
+        return State("unavailable", "", "ports are Landlock's, which is used with the protections of files only")
+    if _filtered(support, confinement).state != "active":
+        return _filtered(support, confinement)  # Landlock's rules are about TCP; the filter refuses the other ways
     if support.landlock_abi < _ABI_WITH_PORTS:
         return State("unavailable", "", "Landlock before ABI 4 has no rules for TCP ports")
     return State("active", "Landlock TCP rules, seccomp")

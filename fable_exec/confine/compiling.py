@@ -57,7 +57,7 @@ def compile_plan(
     limits = limits or Limits()
     applied = applied_for(mode, support, confinement, limits, writable=view.writable)
     refuse_unmet(applied)
-    own_view = mode != "plain" and _wants_view(confinement)
+    own_view = mode != "plain" and confinement.confines_files
     return Plan(
         mode=mode,
         namespaces=_namespaces(mode, support, confinement),
@@ -72,11 +72,6 @@ def compile_plan(
     )
 
 
-def _wants_view(confinement: Confinement) -> bool:
-    """Whether files are confined at all. One root serves all of these, so asking for one is asking for the root."""
-    return any(confinement.mode(name) != "off" for name in ("workspace_writes", "host_writes", "host_metadata", "host_reads"))
-
-
 def _namespaces(mode: LauncherMode, support: Support, confinement: Confinement) -> tuple[str, ...]:
     if mode == "plain":
         return ()
@@ -89,7 +84,7 @@ def _stage(mode: LauncherMode, support: Support, confinement: Confinement, view:
     steps: list[Step] = [("private_mounts",), ("host_name", _HOST_NAME)]
     if "net" in _namespaces(mode, support, confinement):
         steps.append(("loopback_up",))
-    if not _wants_view(confinement):
+    if not confinement.confines_files:
         return (*steps, *(() if support.own_proc else (("mount_proc",),)))
     return (*steps, *view.stage_steps(own_proc=support.own_proc == 0), ("enter_root",), ("seal_root",))
 
@@ -103,7 +98,7 @@ def _launcher(mode: LauncherMode, support: Support, confinement: Confinement, vi
     steps: list[Step] = [("umask", _COMMAND_UMASK), ("no_core_files",), *resources.launcher_steps(limits)]
     steps += [("no_new_privileges",), ("no_root_privileges",)]
     steps.append(("drop_capabilities",) if mode == "plain" else ("keep_launcher_capabilities",))
-    if support.landlock_abi and _wants_view(confinement):
+    if support.landlock_abi and confinement.confines_files:
         steps.append(("restrict_files", _ruleset(mode, support, confinement, view).to_wire()))
     if not support.seccomp and confinement.mode("kernel_surface") != "off":
         steps.append(("load_filter", assemble(_filter(mode, confinement, view), support.machine).to_wire()))

@@ -11,12 +11,13 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import attrs
 import jsonschema
 import pytest
 
 import fable_exec
 from fable_exec.audit import AuditLog
-from fable_exec.policy import BrokerPolicy, json_schema, load_policy
+from fable_exec.policy import PROTECTIONS, BrokerPolicy, Protections, json_schema, load_policy
 from tests.cli.typed import PROGRAM, PROJECT, environment, the_object, typed
 
 COMMANDS = ["run", "serve", "probe", "doctor", "policy", "audit"]
@@ -31,13 +32,14 @@ def test_help_lists_every_command_and_goes_to_standard_output() -> None:
 
 
 RUN_FLAGS = (
-    "--workspace --policy --allow --timeout --idle-timeout --cwd --env --stdin --unlocked --stream --no-stream --json --help"
+    "--workspace --policy --allow --timeout --idle-timeout --cwd --env --stdin --unlocked --confinement --stream"
+    " --no-stream --json --help"
 )
 FLAGS = {
     "run": RUN_FLAGS,
     "serve": "--workspace --allow-executable --policy --admin-fd --admin-file --admin-socket --help",
     "probe": "--workspace --policy --json --help",
-    "doctor": "--policy --json --help",
+    "doctor": "--policy --confinement --json --help",
     "policy": "check show schema --help",
     "policy check": "--json FILE --help",
     "policy show": "--json FILE --help",
@@ -353,6 +355,31 @@ def test_doctor_for_people_goes_to_standard_error() -> None:
     assert finished.stdout == b""
     for word in ("abilities", "protections", "namespaces", "landlock", "whole_tree_end", "trictly asked for"):
         assert word in finished.stderr.decode()
+
+
+def test_doctor_shows_every_protection_of_strict_confinement_as_a_canary_proved_it() -> None:
+    finished = typed("doctor", "--confinement", "strict", "--json")
+    answer = the_object(finished)
+    assert [each["protection"] for each in answer["protections"]] == list(PROTECTIONS)
+    assert {each["protection"]: each["mode"] for each in answer["protections"]} == attrs.asdict(Protections())
+    assert finished.returncode == (0 if answer["ok"] else 1)
+
+
+@pytest.mark.requires_ability("userns", "landlock")
+def test_doctor_finds_everything_that_is_strict_active_on_a_capable_host() -> None:
+    answer = the_object(typed("doctor", "--confinement", "strict", "--json"))
+    assert [each["protection"] for each in answer["protections"] if each["mode"] == "strict" and each["state"] != "active"] == []
+    assert answer["ok"] is True
+
+
+@pytest.mark.requires_ability("userns", "landlock")
+def test_doctor_tells_what_strict_confinement_lacks_without_namespaces() -> None:
+    """Landlock and seccomp hold what is strict there; what is degradable is told, with the reason and what to do."""
+    answer = the_object(without_namespaces("doctor", "--confinement", "strict", "--json"))
+    assert answer["ok"] is True
+    weaker = {each["protection"]: each for each in answer["protections"] if each["state"] != "active"}
+    assert {"host_metadata", "later_files", "other_processes"} <= weaker.keys()
+    assert all(each["reason"] and "namespaces" in each["remedy"] for name, each in weaker.items() if name != "resources")
 
 
 WITHOUT_NAMESPACES = (

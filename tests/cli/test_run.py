@@ -284,3 +284,28 @@ def test_no_table_library_is_loaded_for_a_run(workspace: Path) -> None:
     )
     finished = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)
     assert finished.stdout.strip() == "0 []", finished.stderr
+
+
+# confinement
+
+
+@pytest.mark.requires_ability("landlock")
+def test_strict_confinement_lets_an_interpreter_read_while_locked_and_write_while_unlocked(workspace: Path) -> None:
+    program = ["--", "sh", "-c", "cat kept; echo changed > kept"]
+    (workspace / "kept").write_text("kept\n")
+    locked = run(workspace, "--confinement", "strict", *program)
+    assert (locked.stdout, locked.returncode != 0) == (b"kept\n", True)
+    assert (workspace / "kept").read_text() == "kept\n"
+    assert run(workspace, "--confinement", "strict", "--unlocked", *program).returncode == 0
+    assert (workspace / "kept").read_text() == "changed\n"
+
+
+@pytest.mark.requires_ability("landlock")
+def test_the_flag_wins_over_the_policy_and_the_policy_over_the_default(workspace: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'workspace = "{workspace}"\nallowed_executables = ["true"]\n[confinement]\nnetwork = "full"\n')
+    by_policy = the_object(typed("run", "--policy", str(policy), "--json", "--", "true"))["result"]["confinement"]
+    by_flag = the_object(typed("run", "--policy", str(policy), "--confinement", "off", "--json", "--", "true"))["result"]
+    assert {"host_writes", "kernel_surface"} <= {each["protection"] for each in by_policy}
+    assert {each["protection"] for each in by_flag["confinement"]} == {"whole_tree_end", "other_processes"}
+    assert typed("run", "--policy", str(policy), "--confinement", "loose", "--", "true").returncode == 2
