@@ -33,6 +33,13 @@ class Launchers:
         self._by_process: dict[int, _Own] = {}
         self._closed = False
 
+    def begin(self) -> None:
+        """Start the zygote and do not wait for it: it gets ready while the caller does something else."""
+        own = self._own()
+        with own.lock:
+            if own.zygote is None and not self._closed:
+                own.zygote = Zygote(self._workspace)
+
     def support(self) -> Support:
         """What the running zygote found; starts it when need be."""
         own = self._own()
@@ -102,6 +109,11 @@ class Launchers:
             raise BrokerGone("this runner is closed")
         if own.zygote is None:
             own.zygote = Zygote(self._workspace)
+        try:
+            own.zygote.greeting()
+        except BaseException:
+            own.zygote = None  # it has closed itself
+            raise
         return own.zygote
 
     def _discard_all(self, own: _Own) -> None:

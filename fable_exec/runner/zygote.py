@@ -61,7 +61,7 @@ class Zygote:
 
     def __init__(self, workspace: WorkspaceIdentity) -> None:
         self._workspace = workspace
-        self.private = ""
+        self._greeting: dict[str, Any] | None = None
         try:
             self._socket, theirs = wire.socket_pair()
         except OSError as error:
@@ -73,9 +73,27 @@ class Zygote:
             raise _cannot_start(error) from error
         finally:
             theirs.close()
-        greeting = self._greet()
-        self.private = greeting["private"]
-        self.support = Support.from_probe(greeting["support"])
+        self._say_hello()
+
+    @property
+    def support(self) -> Support:
+        """What it found out about this host."""
+        return Support.from_probe(self.greeting()["support"])
+
+    @property
+    def private(self) -> str:
+        """The directory it keeps for all commands, absolute."""
+        path: str = self.greeting()["private"]
+        return path
+
+    def greeting(self) -> dict[str, Any]:
+        """What it says of itself; waits for it the first time.
+
+        Raises LaunchFailed or BrokerGone when it could not start; it is closed then.
+        """
+        if self._greeting is None:
+            self._greeting = self._greeted()
+        return self._greeting
 
     @property
     def pid(self) -> int:
@@ -127,17 +145,27 @@ class Zygote:
     def _remove_private(self) -> None:
         """Only after a kill is there anything to do. What the zygote ran may need a moment to die and write until then."""
         give_up_at = time.monotonic() + _REMOVE_SECONDS
-        while self.private and os.path.lexists(self.private) and time.monotonic() < give_up_at:
-            removal.remove_tree(self.private)
-            if os.path.lexists(self.private):
+        private = "" if self._greeting is None else self._greeting["private"]
+        while private and os.path.lexists(private) and time.monotonic() < give_up_at:
+            removal.remove_tree(private)
+            if os.path.lexists(private):
                 time.sleep(_REMOVE_PAUSE_SECONDS)
 
-    def _greet(self) -> dict[str, Any]:
+    def _say_hello(self) -> None:
         user, group = self._workspace.command_owner()
         handles = _own_handle()
         try:
             hello = {"user": user, "group": group, "directory": _temporary_directory()}
             _send(self._socket, hello, tuple(handles))
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            for handle in handles:
+                os.close(handle)
+
+    def _greeted(self) -> dict[str, Any]:
+        try:
             greeting: dict[str, Any] = _receive_within(self._socket, _START_SECONDS)
             if "failed" in greeting:
                 raise LaunchFailed.at(greeting["failed"], greeting["errno"], greeting["what"])
@@ -145,9 +173,6 @@ class Zygote:
         except BaseException:
             self.close()
             raise
-        finally:
-            for handle in handles:
-                os.close(handle)
 
     def _plan_on_wire(self, plan: Plan) -> dict[str, Any]:
         user, group = self._workspace.command_owner()
