@@ -31,8 +31,8 @@ class Finding:
     """One planted file, or one place that could not be judged.
 
     Args:
-        done: "quarantined", "rewritten", "renamed" (beside, where the quarantine is on another file system), "opened" (a
-            directory that nobody could enter) or "left" (nothing was done).
+        done: "quarantined", "rewritten", "renamed" (beside, where the quarantine is on another file system) or "left" (nothing
+            was done).
         kept: the name under which what was there is kept: in the quarantine, or beside when "renamed". Empty if nothing is.
     """
 

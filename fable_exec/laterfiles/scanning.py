@@ -87,6 +87,12 @@ class Scanner:
         kind = kind or kind_of_name(name, directory, is_directory=is_directory)
         return None if kind is None else LaterFile(components, kind, is_directory)
 
+    def forget(self, directory: Names) -> None:
+        """It is gone: what was known of it does not hold for another of its name."""
+        self.git_directories.discard(directory)
+        self.entered.discard(directory)
+        self.inside.pop(directory, None)
+
     def below(self, start: Names) -> Iterator[LaterFile]:
         """Every later file below the directory `start`. What vanishes meanwhile is passed over."""
         waiting, left = [start], _MAX_DIRECTORIES

@@ -123,6 +123,9 @@ class Sentry:
 
     def _looked_up(self, changes: list[Change]) -> list[LaterFile]:
         """The later files that the changes stand for."""
+        for directory in self._watch.removed:
+            self._scanner.forget(directory)
+        self._watch.removed.clear()
         if changes and changes[0].everything:
             return self._news_below(())
         found: list[LaterFile] = []

@@ -44,6 +44,9 @@ class TreeWatch:
     def __init__(self) -> None:
         self.reason = ""
         self._directories: dict[int, Names] = {}
+        self._numbers: dict[Names, int] = {}
+        self.removed: list[Names] = []
+        """Directories that went away since the list was last emptied, unless another has taken their name."""
         try:
             self._instance = inotify.open_instance()
         except OSError as error:
@@ -71,6 +74,7 @@ class TreeWatch:
             self._release()
             return
         self._directories[number] = components
+        self._numbers[components] = number
 
     def changes(self) -> Iterator[Change]:
         """What happened since the last call."""
@@ -81,7 +85,7 @@ class TreeWatch:
             if event.mask & inotify.IN_Q_OVERFLOW:
                 yield _EVERYTHING
             elif event.mask & inotify.IN_IGNORED:
-                self._directories.pop(event.watch, None)
+                self._forget(event.watch)
             elif event.watch in self._directories and event.name:
                 yield Change(
                     self._directories[event.watch],
@@ -90,6 +94,12 @@ class TreeWatch:
                     bool(event.mask & _APPEARED),
                     bool(event.mask & _GONE),
                 )
+
+    def _forget(self, number: int) -> None:
+        components = self._directories.pop(number, None)
+        if components is not None and self._numbers.get(components) == number:
+            del self._numbers[components]
+            self.removed.append(components)
 
     def close(self) -> None:
         """Stop watching. Idempotent."""
@@ -102,3 +112,4 @@ class TreeWatch:
             os.close(self._instance)
             self._instance = -1
         self._directories.clear()
+        self._numbers.clear()

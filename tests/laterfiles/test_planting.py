@@ -431,3 +431,13 @@ def test_when_there_are_no_more_watches_every_look_is_a_full_one(swept: Guarded)
     first, second = answer.stdout.splitlines()
     assert first.startswith("['d99/.envrc'] no more inotify watches"), answer.stderr
     assert second == "['d98/.envrc']"
+
+
+def test_what_goes_away_is_forgotten_and_its_name_starts_anew(swept: Guarded) -> None:
+    swept.planted("mkdir -p b/objects b/refs b/hooks; echo ref: x > b/HEAD; mkdir d{1..200}")
+    scanner = swept.sentry._scanner
+    assert ("b",) in scanner.git_directories and ("b", "hooks") in scanner.inside
+    swept.planted("rm -r b d*")
+    assert swept.planted("mkdir -p b/hooks; echo x > b/hooks/useThing; echo x > b/config") == {}
+    assert scanner.git_directories == set() and scanner.inside == {}
+    assert scanner.entered == {(), ("b",), ("b", "hooks")}
