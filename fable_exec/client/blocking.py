@@ -149,6 +149,8 @@ class BrokerClient(BlockingCalls):
             self._wake_next_reader()
 
     def _wake_next_reader(self) -> None:
+        if self._reading.locked():
+            return  # whoever reads now wakes the next one when it is done; two would wake each other without end
         with self._state:
             following = next((each for each in self._conversation.waiting if each.waits), None)
         if following is not None:
