@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fable_exec.confine import FileView, compile_plan
+from fable_exec.policy import Limits
 from fable_exec.policy.confinement import Confinement
 from fable_exec.runner import Command, Executable, Launchers, Outcome, Runner, WorkspaceIdentity
 
@@ -55,10 +56,11 @@ def identity(workspace: Path) -> WorkspaceIdentity:
         os.close(descriptor)
 
 
-def new_runner(workspace: Path, mode: Any) -> Runner:
-    """A runner in `workspace` without confinement; the caller closes it."""
+def new_runner(workspace: Path, mode: Any, limits: Limits | None = None, confinement: Confinement | None = None) -> Runner:
+    """A runner in `workspace`, without confinement where none is given; the caller closes it."""
     view = FileView(workspace=str(workspace), writable=True)
-    return Runner(Launchers(identity(workspace)), lambda support: compile_plan(mode, support, Confinement.off(), view))
+    wanted = confinement or Confinement.off()
+    return Runner(Launchers(identity(workspace)), lambda support: compile_plan(mode, support, wanted, view, limits))
 
 
 def ending(outcome: Outcome) -> tuple[str, int | None, int | None]:

@@ -30,6 +30,11 @@ def raise_descriptor_limit() -> None:
         _limit.inherited = (soft, hard)
 
 
+def keep_descriptor_limit() -> None:
+    """From now on commands get the limit that this process has."""
+    _limit.inherited = None
+
+
 @contextlib.contextmanager
 def inherited_descriptor_limit(highest: int) -> Iterator[None]:
     """The host's limit, for as long as a command is being started from descriptors up to `highest`.

@@ -14,7 +14,7 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from .descriptor_limit import inherited_descriptor_limit
+from .descriptor_limit import inherited_descriptor_limit, keep_descriptor_limit
 
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 """What a Python process ignores from its start on; a command must not inherit that."""
@@ -40,6 +40,8 @@ def set_limits(limits: Sequence[Sequence[str | int]]) -> None:
         _, highest = resource.getrlimit(number)
         hard = int(hard) if highest == resource.RLIM_INFINITY else min(int(hard), highest)
         resource.setrlimit(number, (min(int(soft), hard), hard))
+        if number == resource.RLIMIT_NOFILE:
+            keep_descriptor_limit()
 
 
 def fork_limited(limits: Sequence[Limit], copies: Sequence[tuple[int, int]], execute: Callable[[], NoReturn]) -> int:

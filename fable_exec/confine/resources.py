@@ -18,6 +18,8 @@ LauncherMode = Literal["slots", "namespace", "plain"]
 
 _DATA_HEADROOM_BYTES = 512 * 1024 * 1024
 """Address space that programs map for writing and never touch: stacks of threads, heaps of node."""
+_LAUNCHER_FILES = 1024
+"""With that many descriptors a launcher can hold a hundred commands."""
 _RESERVED_PIDS = 300
 """Once a PID namespace has counted that far it never gives a number below again (kernel/pid.c)."""
 
@@ -30,6 +32,8 @@ def launcher_steps(limits: Limits) -> tuple[Step, ...]:
     if limits.memory_bytes is not None:
         most = limits.memory_bytes + max(limits.memory_bytes, _DATA_HEADROOM_BYTES)
         wanted.append(("data", most, most))
+    if limits.open_files is not None and limits.open_files >= _LAUNCHER_FILES:
+        wanted.append(("open_files", limits.open_files, limits.open_files))
     return (("resource_limits", tuple(wanted)),) if wanted else ()
 
 
@@ -39,7 +43,7 @@ def command_limits(limits: Limits) -> tuple[ResourceLimit, ...]:
     if limits.cpu_seconds is not None:
         # At the soft limit SIGXCPU says what it was; a command that goes on gets SIGKILL a second later (getrlimit(2)).
         wanted.append(("cpu", limits.cpu_seconds, limits.cpu_seconds + 1))
-    if limits.open_files is not None:
+    if limits.open_files is not None and limits.open_files < _LAUNCHER_FILES:
         wanted.append(("open_files", limits.open_files, limits.open_files))
     return tuple(wanted)
 
@@ -73,8 +77,8 @@ def state_of(mode: LauncherMode, support: Support, limits: Limits) -> tuple[Lite
 
 def _weaker(mode: LauncherMode, support: Support, limits: Limits, of_tree: list[str]) -> str:
     """What holds less than the policy says, and why."""
-    held = "is sampled" if _can_watch(mode, support) else "cannot be seen without a /proc of its own"
-    reasons = [f"{', '.join(of_tree)} of the whole tree {held}: {support.control_group or 'control groups are not used'}"]
+    held = "sampled, not held" if _can_watch(mode, support) else "not seen without a /proc of its own"
+    reasons = [f"the whole tree's {' and '.join(of_tree)} {held}: {support.control_group or 'control groups are not used'}"]
     if limits.processes is not None and not pid_max(mode, support, limits):
         reasons.append(f"no pid_max for each command ({_no_pid_max(mode, support)})")
     return "; ".join(reasons)
