@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from fable_exec.broker.started import StartedCommand
-from fable_exec.errors import BrokerGone, Conflict, FableExecError, InvalidRequest
+from fable_exec.errors import BrokerGone, Conflict, FableExecError, InternalError, InvalidRequest
 from fable_exec.outcome import whole_characters
 from fable_exec.protocol import (
     CancelResult,
@@ -120,6 +120,9 @@ class _BackgroundCommand:
             self._drain_to_the_end()
         except FableExecError as error:
             self.failure = error
+        except Exception as error:  # the top of a thread: whoever reads must hear of it
+            self.failure = InternalError(f"following the command failed with {type(error).__name__}: {error!s:.200}")
+            self.started.cancel()
         finally:
             with self._changed:
                 self.result = self.started.result

@@ -41,7 +41,7 @@ from fable_exec.server.workers import Workers
 
 __all__ = ["FINISH_SECONDS", "Server"]
 
-FINISH_SECONDS = 1.5
+FINISH_SECONDS = 1.2
 """After the end of the input: how long what runs may take to finish before it is ended."""
 END_SECONDS = 0.35
 """How long ending it may take."""
@@ -54,7 +54,7 @@ _AT_ONCE_IF_ALONE = (InspectFiles, ListDirectory, WriteFile, Append, EditFile, M
 
 
 class Server:
-    """Serves one peer on two descriptors, which stay the caller's. `run` returns when it is over; call it once."""
+    """Serves one peer on two descriptors, which stay the caller's. `run` returns when it is over; call it once, then `close`."""
 
     def __init__(self, broker: ExecutionBroker, stdin: int = 0, stdout: int = 1) -> None:
         self._broker = broker
@@ -72,6 +72,7 @@ class Server:
         self._poll.register(self._wake_reader, select.POLLIN)
         self._watched: dict[int, int] = {}
         self._end_requested = False
+        self._idle = True
         self._finish_at: float | None = None
 
     def request_end(self) -> None:
@@ -80,16 +81,23 @@ class Server:
         self._wake()
 
     def run(self) -> None:
-        """Serve until the end. What still runs then is ended by closing the broker, which is the caller's."""
+        """Serve until the end, and end the commands of this peer's. The broker stays the caller's."""
         try:
             while not self._is_over():
                 self._begin_tasks()
                 if not self._is_over():
                     self._wait()
-            self._outbox.give_up()
         finally:
-            self._workers.close(timeout_seconds=0)
-            # Not closed: a worker may still be about to wake us, and the process ends with these.
+            self._outbox.give_up()
+            for task in self._session.in_flight:
+                task.cancel()
+            self._idle = self._workers.close(END_SECONDS)
+
+    def close(self) -> None:
+        """Release what it made, unless a worker that hangs may still be about to wake it. Not while `run` runs; once."""
+        if self._idle:
+            os.close(self._wake_reader)
+            os.close(self._wake_writer)
 
     # Listening
 

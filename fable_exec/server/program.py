@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 from fable_exec.admin import open_channels
 from fable_exec.broker import ExecutionBroker
@@ -53,7 +53,10 @@ def serve(broker: ExecutionBroker, *, admin: AdminOptions | None = None, stdin: 
 def _opened(broker: ExecutionBroker, admin: AdminOptions, stdin: int, stdout: int) -> Iterator[Server]:
     """A server with its admin channels, ready to run."""
     server = Server(broker, stdin, stdout)
-    with open_channels(broker, server.request_end, descriptor=admin.descriptor, file=admin.file, socket=admin.socket):
+    with (
+        closing(server),
+        open_channels(broker, server.request_end, descriptor=admin.descriptor, file=admin.file, socket=admin.socket),
+    ):
         yield server
 
 

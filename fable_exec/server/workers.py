@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 __all__ = ["Workers"]
@@ -30,12 +31,14 @@ class Workers:
                 self._threads.append(thread)
         self._jobs.put(job)
 
-    def close(self, timeout_seconds: float) -> None:
-        """Let every thread end after its job; wait for each no longer than that."""
+    def close(self, timeout_seconds: float) -> bool:
+        """Let every thread end after its job, and wait for them, no longer than that; whether all have ended."""
         for _ in self._threads:
             self._jobs.put(None)
+        give_up_at = time.monotonic() + timeout_seconds
         for thread in self._threads:
-            thread.join(timeout_seconds)
+            thread.join(max(0.0, give_up_at - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
