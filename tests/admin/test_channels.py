@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -279,12 +280,10 @@ def test_a_unix_socket_is_for_this_user_and_goes_away_with_the_broker(broker: Ex
 
 
 @pytest.mark.requires_ability("root")
-def test_another_user_may_not_command_even_if_he_can_connect(broker: ExecutionBroker, place: Path) -> None:
+def test_another_user_may_not_command_even_if_he_can_connect(broker: ExecutionBroker) -> None:
+    place = Path(tempfile.mkdtemp(prefix="fable-exec-test-"))  # not below tmp_path, which others may not enter
     path = place / "socket"
     place.chmod(0o755)
-    for parent in path.parents:
-        if parent.stat().st_uid == 0 and str(parent).startswith("/tmp/pytest"):
-            parent.chmod(parent.stat().st_mode | 0o011)
     program = (
         "import os, socket, sys; os.setgroups([]); os.setgid(12345); os.setuid(12345);"
         " s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print(s.recv(4096).decode())"
@@ -292,6 +291,7 @@ def test_another_user_may_not_command_even_if_he_can_connect(broker: ExecutionBr
     with listening(broker, socket=str(path)):
         path.chmod(0o666)
         done = subprocess.run([sys.executable, "-S", "-c", program, str(path)], capture_output=True, text=True, timeout=20)
+    place.rmdir()
     assert json.loads(done.stdout)["error"] == "another user may not command", done.stderr
     assert not broker.writes_enabled
 
