@@ -91,6 +91,8 @@ def _settings(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _is_python_prefix(prefix: str) -> bool:
+    if _holds_a_home(prefix):
+        return False  # where /lib is a link to /usr/lib, the root looks like a prefix
     library = os.path.join(prefix, "lib")
     try:
         names = os.listdir(library)

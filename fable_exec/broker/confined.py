@@ -38,7 +38,7 @@ class ConfinedCommands:
         self._policy = policy
         self._runtime_paths = runtime_paths
         self._launchers = Launchers(WorkspaceIdentity.of(str(policy.workspace), workspace.fd))
-        self._guard = _LaterFiles(workspace, self._quarantine, policy.confinement.planted_files)
+        self._guard = _LaterFiles(workspace, self.quarantine, policy.confinement.planted_files)
         watched = policy.confinement.mode("later_files") != "off"
         self._locked = Runner(self._launchers, partial(self._plan, writable=False))
         self._unlocked = Runner(self._launchers, partial(self._plan, writable=True), self._guard if watched else None)
@@ -88,6 +88,10 @@ class ConfinedCommands:
         """See Runner.start_async."""
         return await (await self._proved_async(read_only)).start_async(command)
 
+    def quarantine(self) -> str:
+        """Where planted files are moved: in the launcher's private directory, which goes away with it."""
+        return os.path.join(self._launchers.private(), "quarantine")
+
     def close(self) -> None:
         """End everything. Idempotent."""
         self._launchers.close()
@@ -101,9 +105,6 @@ class ConfinedCommands:
     def _plan(self, support: Support, *, writable: bool) -> Plan:
         view = FileView(workspace=str(self._policy.workspace), writable=writable, runtime_paths=self._runtime_paths)
         return compile_plan(self._policy.launch, support, self._policy.confinement, view, self._policy.limits)
-
-    def _quarantine(self) -> str:
-        return os.path.join(self._launchers.private(), "quarantine")
 
     async def _proved_async(self, read_only: bool) -> Runner:
         if read_only in self._reports:

@@ -1,0 +1,96 @@
+"""What commands may read besides the system: what the listed executables need, what the policy adds, and never a home or the root."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from fable_exec import Confinement, LaunchFailed
+from fable_exec.executables import resolve_executables
+from fable_exec.runtimes import runtime_paths
+from tests.confinement.places import confined, confined_policy, in_modes, run, states
+
+pytestmark = pytest.mark.requires_ability("linux")
+
+
+def executable(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A directory of the host, outside the workspace."""
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    (place / "data").write_text("data\n")
+    return place
+
+
+@in_modes()
+def test_what_is_not_listed_cannot_be_read(mode: str, workspace: Path, elsewhere: Path) -> None:
+    with confined(workspace, mode) as broker:
+        assert not broker.execute_command(("cat", str(elsewhere / "data"))).success
+
+
+@in_modes()
+def test_runtime_read_paths_can_be_read_and_not_written(mode: str, workspace: Path, elsewhere: Path) -> None:
+    more = Confinement(runtime_read_paths=(str(elsewhere),))
+    with confined(workspace, mode, unlocked=True, confinement=more) as broker:
+        assert run(broker, "cat", str(elsewhere / "data")).stdout == "data\n"
+        assert not broker.execute_command(("sh", "-c", f"echo changed > {elsewhere}/data")).success
+        assert not broker.execute_command(("sh", "-c", f"echo new > {elsewhere}/new")).success
+    assert (elsewhere / "data").read_text() == "data\n"
+
+
+@in_modes()
+def test_a_listed_script_gets_its_interpreter_and_not_its_neighbours(mode: str, workspace: Path, elsewhere: Path) -> None:
+    interpreter = executable(elsewhere / "inner" / "interpreter", "#!/bin/sh\necho interpreted\n")
+    script = executable(elsewhere / "tool", f"#!{interpreter}\n")
+    with confined(workspace, mode, allowed_executables=(str(script), "cat")) as broker:
+        assert run(broker, "tool").stdout == "interpreted\n"
+        assert not broker.execute_command(("cat", str(elsewhere / "data"))).success
+
+
+@in_modes()
+def test_an_executable_whose_runtime_is_out_of_sight_fails_with_the_field_that_helps(
+    mode: str, workspace: Path, elsewhere: Path
+) -> None:
+    far = executable(elsewhere / "far" / "away", "#!/bin/sh\necho far\n")
+    near = executable(elsewhere / "near", f"#!{far}\n")
+    script = executable(elsewhere / "tool", f"#!{near}\n")  # an interpreter's own interpreter is not looked for
+    with confined(workspace, mode, allowed_executables=(str(script),)) as broker, pytest.raises(LaunchFailed) as caught:
+        broker.execute_command(("tool",))
+    assert "confinement.runtime_read_paths" in str(caught.value)
+    assert str(script) in str(caught.value)
+    more = Confinement(runtime_read_paths=(str(elsewhere),))
+    with confined(workspace, mode, allowed_executables=(str(script),), confinement=more) as broker:
+        assert run(broker, "tool").stdout == "far\n"
+
+
+@in_modes()
+def test_the_interpreter_of_this_environment_works_and_everything_strict_still_holds(mode: str, workspace: Path) -> None:
+    """A virtual environment made from the system's Python: where /lib is a link, the root looks like a prefix and is none."""
+    with confined(workspace, mode, allowed_executables=(sys.executable,)) as broker:
+        assert run(broker, Path(sys.executable).name, "-c", "import pytest, sys; print(sys.prefix)").stdout.strip() == sys.prefix
+        assert states(broker)["host_reads"] == "active"
+
+
+def test_no_runtime_is_the_root_or_holds_a_home(tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    tool = executable(home / "bin" / "tool", "#!/bin/sh\n")
+    (home / "lib" / "node_modules").mkdir(parents=True)
+    (home / ".ssh").mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    listed = resolve_executables(confined_policy(workspace, allowed_executables=(str(tool), sys.executable)), os.environ)
+    try:
+        found = {Path(path) for path in runtime_paths(listed)}
+    finally:
+        listed.close()
+    assert home / "lib" / "node_modules" in found
+    assert [path for path in found if (home / ".ssh").is_relative_to(path)] == []
