@@ -12,7 +12,8 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 from . import kernel, kernel_confine, wire
@@ -72,7 +73,7 @@ class Place(Protocol):
     def reap_leader(self, pid: int) -> tuple[int, Usage] | None:
         """The exited leader's wait status and usage; None while a tracer, a member of its own tree, holds them back."""
 
-    def processes(self) -> tuple[ProcessFiles, list[int]]:
+    def processes(self) -> tuple[ProcessFiles, Iterable[int]]:
         """Everything that runs in here, and the /proc that has these numbers; only for places made `watched`."""
 
 
@@ -118,7 +119,7 @@ class Slot:
             self._files = ProcessFiles()
         return execute()
 
-    def processes(self) -> tuple[ProcessFiles, list[int]]:
+    def processes(self) -> tuple[ProcessFiles, Iterable[int]]:
         assert self._files is not None
         return self._files, self._files.everyone()
 
@@ -206,9 +207,9 @@ class FreshNamespace:
             self._leader = 0
         return result
 
-    def processes(self) -> tuple[ProcessFiles, list[int]]:
+    def processes(self) -> tuple[ProcessFiles, Iterable[int]]:
         assert self._files is not None
-        return self._files, [self._leader, *pids_below(self._leader)] if self._leader else []
+        return self._files, chain((self._leader,), pids_below(self._leader)) if self._leader else ()
 
 
 class Subreaper:
@@ -258,7 +259,7 @@ class Subreaper:
             self._leader = 0
         return result
 
-    def processes(self) -> tuple[ProcessFiles, list[int]]:
+    def processes(self) -> tuple[ProcessFiles, Iterable[int]]:
         assert self._files is not None
         return self._files, pids_below(os.getpid())
 

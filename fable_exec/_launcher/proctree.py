@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import NamedTuple
 
-_MAX_DESCENDANTS = 100_000
 MAX_MEMBERS = 64
 """Survivors named at most; a fork bomb must not make the report long or slow."""
 
@@ -54,15 +54,16 @@ def members_below(root: int) -> list[Member]:
     return found
 
 
-def pids_below(root: int) -> list[int]:
-    """All descendants of `root` that can be found now, zombies too; a tree that changes may hide some."""
-    found: list[int] = []
+def pids_below(root: int) -> Iterator[int]:
+    """The descendants of `root` one by one, zombies too; a tree that changes meanwhile may hide some.
+
+    Each is given out before its own children are looked for, so whoever has seen enough stops early.
+    """
     waiting = children(root)
-    while waiting and len(found) < _MAX_DESCENDANTS:
+    while waiting:
         pid = waiting.pop()
-        found.append(pid)
+        yield pid
         waiting.extend(children(pid))
-    return found
 
 
 def children(pid: int) -> list[int]:
