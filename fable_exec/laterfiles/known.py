@@ -31,8 +31,10 @@ class KnownFiles:
     The number is a new one whenever the file may have become another, also by a rename of a directory above it.
     """
 
-    def __init__(self, workspace: Workspace, scanner: Scanner) -> None:
+    def __init__(self, workspace: Workspace, scanner: Scanner, *, pinned: bool) -> None:
         self._workspace = workspace
+        self._pins_hold = pinned
+        self._exposed: tuple[LaterFile, ...] = ()
         self._scanner = scanner
         self._hook_paths = HookPaths(workspace)
         self._files: dict[Names, tuple[LaterFile, Identity]] = {}
@@ -67,7 +69,12 @@ class KnownFiles:
             self._prune()
         if noted:
             self.pins = tuple(self._pinned())
+            self._exposed = tuple(self._unprotected())
         return noted
+
+    def changed_unseen(self) -> list[LaterFile]:
+        """Files that changed and may not have been reported: what is written by another name of a file tells of that name."""
+        return [file for file in self._exposed if self.is_news(file)]
 
     def is_news(self, file: LaterFile) -> bool:
         """Whether it is not known, or not as it was."""
@@ -93,6 +100,14 @@ class KnownFiles:
                     return
                 yield file.path, self._serials[file.components]
 
+    def _unprotected(self) -> Iterator[LaterFile]:
+        """Files that have another name, or may get one (link(2)) because no pin is over them."""
+        pinned = {path for path, _ in self.pins} if self._pins_hold else set()
+        for file, (_, _, names) in self._files.values():
+            held = self._pins_hold and (file.covered or file.path in pinned)
+            if not file.is_directory and (names > 1 or not held):
+                yield file
+
     def _prune(self) -> None:
         self._files = {at: known for at, known in self._files.items() if self._identity(at) is not None}
         self._serials = {at: self._serials[at] for at in self._files}
@@ -100,13 +115,7 @@ class KnownFiles:
 
     def _led_to(self, file: LaterFile) -> Iterator[LaterFile]:
         """What an accepted file makes count as well."""
-        components = file.components
-        for _ in range(_MAX_LINKS):
-            target = link_target(self._workspace, components)
-            if not target:
-                break
-            components = target
-            yield LaterFile(target, file.kind, kind_at(self._workspace, target) is FileKind.DIRECTORY)
+        yield from self._link_targets(file.components, file.kind)
         if file.kind is Kind.GIT_CONFIG:
             directories = self._hook_paths.of_git_directory(file.components[:-1])
         elif file.kind is Kind.GIT_POINTER:
@@ -115,6 +124,15 @@ class KnownFiles:
             return
         for directory in directories:
             yield LaterFile(directory, Kind.GIT_HOOKS, True)
+            yield from self._link_targets(directory, Kind.GIT_HOOKS)
+
+    def _link_targets(self, components: Names, kind: Kind) -> Iterator[LaterFile]:
+        for _ in range(_MAX_LINKS):
+            target = link_target(self._workspace, components)
+            if not target:
+                return
+            components = target
+            yield LaterFile(target, kind, kind_at(self._workspace, target) is FileKind.DIRECTORY)
 
     def _accept_target(self, target: LaterFile) -> None:
         if target.is_directory:

@@ -21,7 +21,7 @@ __all__ = [
     "completes_git_directory",
     "counts_somewhere",
     "folded_name",
-    "holds_no_names",
+    "holds_git_directories",
     "is_git_directory",
     "is_sample",
     "kind_in_git_directory",
@@ -111,7 +111,6 @@ _GIT_NAMES = (".git", "git~1")
 _MARKS = ({"head", "objects", "refs"}, {"head", "commondir"}, {"objects", "refs", "worktrees"})
 _ALL_MARKS = frozenset().union(*_MARKS)
 _COUNTING = _ALL_MARKS | _ANYWHERE.keys() | _BELOW.keys() | _IN_GIT_DIRECTORY.keys()
-_OBJECT_STORE = frozenset({"pack", "info", *(f"{number:02x}" for number in range(256))})
 
 
 def folded_name(name: str) -> str:
@@ -167,9 +166,9 @@ def completes_git_directory(name: str) -> bool:
     return folded_name(name) in _ALL_MARKS
 
 
-def holds_no_names(parent: str, name: str) -> bool:
-    """Whether `name` in the directory `parent` of a git directory is part of the object store: large, not searched."""
-    return parent == "objects" and name in _OBJECT_STORE
+def holds_git_directories(name: str) -> bool:
+    """Whether `name` in a git directory is where others live: of submodules, of further working trees."""
+    return folded_name(name) in ("modules", "worktrees")
 
 
 def is_sample(name: str) -> bool:

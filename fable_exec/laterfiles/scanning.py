@@ -17,7 +17,7 @@ from fable_exec.laterfiles.names import (
     LaterFile,
     Names,
     counts_somewhere,
-    holds_no_names,
+    holds_git_directories,
     is_git_directory,
     is_sample,
     kind_in_git_directory,
@@ -70,6 +70,8 @@ class Scanner:
         self.inside: dict[Names, Kind] = {}
         self.named: dict[Names, Kind] = {}
         """Directories that count because something names them: a configured directory of hooks, the target of a link."""
+        self._unfinished: set[Names] = set()
+        """Directories below `modules` and `worktrees` of a git directory that are none yet: names of submodules have slashes."""
         self.entered: set[Names] = set()
         """Directories that were looked into: a change of their mode alone is no reason to look again."""
         self.gaps: list[Gap] = []
@@ -81,7 +83,7 @@ class Scanner:
         if kind is not None:
             sample = kind is Kind.GIT_HOOK and is_sample(name) and not is_directory
             return None if sample else LaterFile(components, kind, is_directory, covered=True)
-        kind = self.named.get(components) if is_directory else None
+        kind = self.named.get(components)
         if kind is None and directory in self.git_directories:
             kind = kind_in_git_directory(name)
         kind = kind or kind_of_name(name, directory, is_directory=is_directory)
@@ -90,6 +92,7 @@ class Scanner:
     def forget(self, directory: Names) -> None:
         """It is gone: what was known of it does not hold for another of its name."""
         self.git_directories.discard(directory)
+        self._unfinished.discard(directory)
         self.entered.discard(directory)
         self.inside.pop(directory, None)
 
@@ -111,8 +114,6 @@ class Scanner:
 
     def _entered(self, directory: Names) -> tuple[list[_Entry], list[str]]:
         """Its entries that may count, and its subdirectories, after noting what it is; nothing when it is not searched."""
-        if directory and self._is_object_store(directory):
-            return _NOTHING
         if sum(map(len, map(os.fsencode, directory))) + len(directory) > _MAX_PATH_BYTES:
             self.gaps.append(Gap(directory, "the path is too long", lasting=True))
             return _NOTHING
@@ -135,12 +136,15 @@ class Scanner:
         subdirectories = [name for name, is_directory in entries if is_directory]
         if directory in self.inside:
             return entries, subdirectories
-        named = [(name, True) for name in subdirectories if (*directory, name) in self.named] if self.named else []
+        named = [entry for entry in entries if (*directory, entry[0]) in self.named] if self.named else []
         return [*counting, *named], subdirectories
 
-    def _is_object_store(self, directory: Names) -> bool:
+    def _becomes_git_directory(self, directory: Names) -> bool:
+        """Whether git would take it for a submodule's or a working tree's directory, once the rest of that one is there."""
         above = directory[:-1]
-        return len(directory) > 1 and above[:-1] in self.git_directories and holds_no_names(above[-1], directory[-1])
+        return above in self._unfinished or (
+            len(directory) > 1 and holds_git_directories(above[-1]) and above[:-1] in self.git_directories
+        )
 
     def _not_entered(self, directory: Names, error: OSError) -> None:
         self.entered.discard(directory)
@@ -156,9 +160,13 @@ class Scanner:
             self.inside[directory] = kind
         else:
             self.inside.pop(directory, None)
+        self._unfinished.discard(directory)
         if kind is None and is_git_directory(directory[-1] if directory else "", (entry[0] for entry in entries)):
             self.git_directories.add(directory)
             self._watch.add(directory, descriptor, losses=True)
+        elif kind is None and self._becomes_git_directory(directory):
+            self.git_directories.add(directory)
+            self._unfinished.add(directory)
         else:
             self.git_directories.discard(directory)
 

@@ -33,14 +33,16 @@ class Sentry:
     Args:
         workspace: stays the caller's and must outlive the sentry.
         quarantine: a directory outside the workspace that takes what is moved away.
+        pinned: whether what `before_command` names is really kept from being changed; else each of them is looked at every time.
         action: "neutralise" makes a finding harmless; "report" and "fail" only say that it is there.
 
     Raises:
         ValueError: the quarantine lies inside the workspace.
     """
 
-    def __init__(self, workspace: Workspace, quarantine: str, action: Action = "neutralise") -> None:
+    def __init__(self, workspace: Workspace, quarantine: str, action: Action = "neutralise", *, pinned: bool = True) -> None:
         self._workspace = workspace
+        self._pinned = pinned
         self._neutralise = action == "neutralise"
         self._judge = Judge(workspace, Quarantine(quarantine, workspace.path), neutralise=self._neutralise)
         self._lock = threading.Lock()
@@ -50,7 +52,7 @@ class Sentry:
         self._process = os.getpid()
         self._watch = TreeWatch()
         self._scanner = Scanner(self._workspace, self._watch)
-        self._known = KnownFiles(self._workspace, self._scanner)
+        self._known = KnownFiles(self._workspace, self._scanner, pinned=self._pinned)
         self._repositories_of_commands: set[Names] = set()
         self._unsettled: list[LaterFile] = []
         self._unseen: set[Names] = set()
@@ -88,10 +90,11 @@ class Sentry:
         with self._lock:
             self._running = max(0, self._running - 1)
             changes = self._changes()
-            if not (changes or self._unsettled or self._unseen):
+            unseen = self._known.changed_unseen()
+            if not (changes or unseen or self._unsettled or self._unseen):
                 return ()
             repositories = set(self._scanner.git_directories)
-            appeared = dict.fromkeys([*self._unsettled, *self._looked_up(changes)])
+            appeared = dict.fromkeys([*self._unsettled, *self._looked_up(changes), *unseen])
             appeared.update(dict.fromkeys(self._behind_closed_doors()))
             self._repositories_of_commands |= self._scanner.git_directories - repositories
             findings = self._settled(appeared)
