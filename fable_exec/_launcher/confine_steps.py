@@ -12,7 +12,7 @@ import errno
 import os
 import stat
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import kernel_confine
@@ -35,12 +35,25 @@ def restrict_files(ruleset: dict[str, Any]) -> None:
     descriptor = kernel_confine.create_ruleset(ruleset["handled_fs"], ruleset["handled_net"], ruleset["scoped"])
     try:
         for path, rights, optional in ruleset["paths"]:
-            _allow_path(descriptor, path, rights, ruleset["file_rights"], optional)
+            for place, granted in _without(path, rights, ruleset["hidden"], ruleset["listing"]):
+                _allow_path(descriptor, place, granted, ruleset["file_rights"], optional or place != path)
         for port, rights in ruleset["ports"]:
             kernel_confine.allow_port(descriptor, port, rights)
         kernel_confine.restrict_self(descriptor, ruleset["flags"])
     finally:
         os.close(descriptor)
+
+
+def _without(path: str, rights: int, hidden: list[str], listing: int) -> Iterator[tuple[str, int]]:
+    """(path, rights) that together grant `path` without what is hidden below it; rules only grant, and reach all the way down."""
+    if path in hidden:
+        return
+    if not any(each.startswith(path + "/") for each in hidden) or not os.path.isdir(path) or os.path.islink(path):
+        yield path, rights
+        return
+    yield path, rights & listing
+    for name in os.listdir(path):
+        yield from _without(f"{path}/{name}", rights, hidden, listing)
 
 
 def _allow_path(ruleset: int, path: str, rights: int, file_rights: int, optional: bool) -> None:

@@ -86,6 +86,21 @@ def cover(target: str) -> None:
         os.close(tree)
 
 
+def anchor(target: str) -> None:
+    """Make the directory `target` of the new root a mount of its own, so that nobody can rename or remove it.
+
+    For the directories above something mounted below a writable one: commands could otherwise move it all away, for every later
+    command as well, and put something else in its place.
+    """
+    place = _make_place(target, is_directory=True)
+    tree = kernel_mount.open_tree(place, recursive=False)
+    try:
+        kernel_mount.set_attributes(tree, _WRITABLE, recursive=False)
+        _attach(tree, target, is_directory=True)
+    finally:
+        os.close(tree)
+
+
 def memory(target: str, size_bytes: int, mode: int) -> None:
     """An empty writable memory file system at `target`, shared by the launcher's commands."""
     place = _make_place(target, is_directory=True)

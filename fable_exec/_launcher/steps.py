@@ -112,6 +112,7 @@ def _no_core_files() -> None:
 
 _STEPS: dict[str, Callable[..., Any]] = {
     **confine_steps.CONFINE_STEPS,
+    "anchor": mounts.anchor,
     "begin_root": mounts.begin_root,
     "bind": mounts.bind,
     "cover": mounts.cover,

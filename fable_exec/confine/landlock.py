@@ -113,6 +113,8 @@ class LandlockRules:
         devices: read, written and controlled by ioctl(2).
         sockets: sockets of the host, by path, that may be connected to (ABI 9).
         optional: those of the paths above that need not exist.
+        hidden: what lies below one of them and is not granted with it. Names are still listed; what is made beside them later
+            is hidden, too, until the next launcher.
         ports_bind: TCP ports that may be listened on; None leaves listening alone, () refuses it.
         ports_connect: TCP ports that may be connected to; None and () as above.
         scopes: "abstract_unix_socket" and "signal": what is outside the domain is out of reach.
@@ -125,6 +127,7 @@ class LandlockRules:
     devices: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
     optional: frozenset[str] = attrs.field(default=frozenset(), converter=_frozen)
+    hidden: tuple[str, ...] = ()
     ports_bind: tuple[int, ...] | None = ()
     ports_connect: tuple[int, ...] | None = ()
     scopes: tuple[str, ...] = ("abstract_unix_socket", "signal")
@@ -142,6 +145,7 @@ class Ruleset:
 
     Args:
         paths: (path, rights, whether it may be missing).
+        hidden: paths that a rule about a directory above does not reach.
         ports: (port, rights).
         flags: of landlock_restrict_self(2).
     """
@@ -151,6 +155,7 @@ class Ruleset:
     scoped: int
     flags: int = 0
     paths: tuple[tuple[str, int, bool], ...] = ()
+    hidden: tuple[str, ...] = ()
     ports: tuple[tuple[int, int], ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
@@ -162,6 +167,8 @@ class Ruleset:
             "flags": self.flags,
             "file_rights": FILE_RIGHTS,
             "paths": [list(each) for each in self.paths],
+            "hidden": list(self.hidden),
+            "listing": rights("fs", "read_dir"),
             "ports": [list(each) for each in self.ports],
         }
 
@@ -189,6 +196,7 @@ def compile_rules(rules: LandlockRules) -> Ruleset:
         scoped=rights("scope", *rules.scopes) if rules.scopes else 0,
         flags=rights("flag", "log_new_exec_on") if rules.log_refusals else 0,
         paths=_paths(rules),
+        hidden=rules.hidden,
         ports=_ports(rules),
     )
 

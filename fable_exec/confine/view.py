@@ -58,6 +58,7 @@ COMMAND_HOME = "/home/command"
 _SCOPES = ("abstract_unix_socket", "signal")
 _HOST_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _OWN_DEVICES = (*_HOST_DEVICES, "/dev/pts", "/dev/ptmx")
+_PRIVATE_DIRECTORIES = ("/tmp", "/var/tmp", COMMAND_HOME)
 _SHARED_MEMORY_BYTES = 256 * 1024 * 1024
 
 
@@ -86,6 +87,7 @@ class FileView:
             ("bind", "{private}/tmp", "/tmp", "writable", "required"),
             ("bind", "{private}/tmp", "/var/tmp", "writable", "required"),
             ("bind", "{private}/home", COMMAND_HOME, "writable", "required"),
+            *(("anchor", path) for path in _parents_in_writable((self.workspace, *self._runtimes_outside_workspace()))),
             *_binds(self._runtimes_outside_workspace(), "read-only"),
             ("bind", self.workspace, self.workspace, "writable" if self.writable else "read-only", "required"),
             ("mount_proc",) if own_proc else ("bind", "/proc", "/proc", "read-only", "required"),
@@ -110,6 +112,7 @@ class FileView:
             write=writable,
             devices=_HOST_DEVICES,
             optional=frozenset({*readable, *_HOST_DEVICES}),
+            hidden=SECRET_FILES,
             scopes=_SCOPES,
         )
 
@@ -121,6 +124,17 @@ class FileView:
 
 def _binds(paths: Iterable[str], access: str) -> tuple[Step, ...]:
     return tuple(("bind", path, path, access, "optional") for path in paths)
+
+
+def _parents_in_writable(paths: Iterable[str]) -> tuple[str, ...]:
+    """Directories above `paths` that commands could rename, shortest first."""
+    found = {
+        path[:end]
+        for path in paths
+        for end in range(len(path))
+        if path[end] == "/" and any(path[:end].startswith(root + "/") for root in _PRIVATE_DIRECTORIES)
+    }
+    return tuple(sorted(found, key=len))
 
 
 def _is_below(path: str, roots: Iterable[str]) -> bool:
