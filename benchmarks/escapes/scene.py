@@ -14,7 +14,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,10 @@ class Host:
         self.programs = self.private / "bin"
         self.programs.mkdir()
         shutil.copy(Path(__file__).with_name("driver.py"), self.private / "driver.py")
-        self._stack = ExitStack()
+        self.audit_path = self.outside / "audit.jsonl"
+        self.broken = ""
+        self.known: set[int] = set()
+        self.traits: dict[str, Any] = {"confined": False, "own_pids": False}
         self.victims: list[subprocess.Popen[bytes]] = []
         self.cleanups: list[Callable[[], object]] = []
         self.listeners: dict[str, Listener] = {}
@@ -160,6 +162,15 @@ class Host:
         shutil.copytree(self.template, path, symlinks=True, dirs_exist_ok=True)
         return path
 
+    def launchers(self) -> list[int]:
+        """Processes below this one that the run itself did not start: the confinement's own."""
+        own = {os.getpid(), self.vault.pid, *(each.pid for each in self.victims)}
+        parents = {pid: parent for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if (parent := parent_of(pid))}
+        below = {os.getpid()}
+        while more := {pid for pid, parent in parents.items() if parent in below} - below:
+            below |= more
+        return sorted(below - own)
+
     def victim(self) -> int:
         """A new process that does nothing but be there."""
         process = subprocess.Popen(["sleep", "300"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -175,6 +186,15 @@ class Host:
             process.wait()
         for listener in self.listeners.values():
             listener.socket.close()
+
+
+def parent_of(pid: int) -> int:
+    """The parent of a living process, else 0."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[:2]
+    except OSError:
+        return 0
+    return 0 if state in "ZX" else int(parent)
 
 
 def run_git(*arguments: str) -> None:
@@ -233,5 +253,6 @@ class Scene:
             "host_pid": os.getpid(),
             "vault": host.vault_facts,
             "victim": self._victim,
+            **host.traits,
             **self.notes,
         }

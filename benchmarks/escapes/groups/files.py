@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from benchmarks.escapes.attempt import Effect, Registry, printed, won
+from benchmarks.escapes.attempt import Registry, printed, won
 from benchmarks.escapes.scene import Scene
 
 __all__ = ["ATTEMPTS"]
@@ -68,11 +68,8 @@ _WRITES = {
     "  call('execveat', m, ctypes.c_char_p(b''), a, ctypes.c_void_p(None), 0x1000); os._exit(1)\nos.waitpid(pid, 0)",
     "by a set-user-id shell": "run('su', 'root', '-c', 'touch %s/%s' % (S.out, S.token))",
     "by a set-user-id copy": "run('cp', '/bin/touch', 't'); os.chmod('t', 0o6755); run('./t', S.out + '/' + S.token)",
-    "by cron": "run('sh', '-c', 'echo x | crontab -; crontab -l >/dev/null && touch %s/%s' % (S.out, S.token))",
     "by a core dump": "put('/proc/self/coredump_filter', '0x33'); import resource; "
     "resource.setrlimit(resource.RLIMIT_CORE, (1 << 20, 1 << 20)); os.chdir(S.out); won() if False else put(S.token, 'x')",
-    "by mount of the device": "os.mkdir('m'); call('mount', ctypes.c_char_p(b'/dev/vda'), ctypes.c_char_p(b'm'), "
-    "ctypes.c_char_p(b'ext4'), 1 << 12, 0); put(S.out + '/' + S.token, 'x')",
     "from a thread": "import threading; t = threading.Thread(target=put, args=(S.out + '/' + S.token, 'x')); t.start(); t.join()",
     "from a double fork": "run('setsid', 'sh', '-c', '(echo x > %s/%s) & wait' % (S.out, S.token))",
     "by copy_file_range": "put('f', 'x'); a = os.open('f', os.O_RDONLY); b = os.open(S.out + '/' + S.token, os.O_WRONLY | os.O_CREAT); "
@@ -191,7 +188,7 @@ add(
     "/etc/shadow by /proc/self/root and a descriptor",
     "d = os.open('/proc/self/root/etc', os.O_PATH); data = os.read(os.open('shadow', os.O_RDONLY, dir_fd=d), 9)\nif data: won()",
 )
-add("secrets", "/etc/shadow by unix_chkpwd", "r = run('getent', 'shadow', 'root', capture_output=True)\nif r.stdout: won()")
+add("secrets", "/etc/shadow by getent", "run('getent', 'shadow', 'root')", lambda s, out: _shadow_line() in out)
 add("secrets", "/etc/ssl/private", "won(os.listdir('/etc/ssl/private')) if os.path.exists('/etc/ssl/private') and os.listdir('/etc/ssl/private') is not None and os.stat('/etc/ssl/private').st_mode & 0o777 == 0o710 else None")
 add("secrets", "the kernel's ring buffer file", "d = os.open('/dev/kmsg', os.O_RDONLY | os.O_NONBLOCK); won(os.read(d, 99))")
 add("secrets", "physical memory", "won() if os.open('/proc/kcore', os.O_RDONLY) >= 0 else None")
@@ -230,13 +227,19 @@ add(
     lambda s, out: os.environ["ESCAPES_HOST_SECRET"] in out,
 )
 
+
+
+def _shadow_line() -> str:
+    """The host's first line; not one that name services make up."""
+    try:
+        with open("/etc/shadow") as file:
+            return file.readline().strip() or "no line"
+    except OSError:
+        return "not to be read by the host either"
+
+
 # What the embedding process left open.
 
-_FD_WRITE = """
-for d in range(0, 64):
-    try: os.write(d, b'{token}') if not os.isatty(d) else None
-    except OSError: pass
-"""
 add(
     "inherited descriptors",
     "a file open for writing",
@@ -309,4 +312,3 @@ add(
     "import resource; resource.setrlimit(resource.RLIMIT_CORE, (1 << 20, 1 << 20)); won(resource.getrlimit(resource.RLIMIT_CORE))",
     won,
 )
-Effects = Effect

@@ -141,7 +141,7 @@ _FAMILIES = {
     "AF_QIPCRTR": "socket.socket(42, socket.SOCK_DGRAM); won()",
     "SCTP": "socket.socket(socket.AF_INET, socket.SOCK_STREAM, 132); won()",
     "DCCP": "socket.socket(socket.AF_INET, 6, 33); won()",
-    "a socket type with hidden bits": "call(41 if X86 else 198, 16 | 1 << 40, 3, 0); won()",
+    "a socket type with hidden bits": "call(41 if X86 else 198, 17 | 1 << 40, 3, 0x0300); won()",
 }  # fmt: skip
 for _name, _code in _FAMILIES.items():
     add(
