@@ -1,7 +1,7 @@
 """Bytes to bounded lines and back, without any input or output of its own (sans-IO).
 
-A frame is what stands before a newline. `FrameReader` is fed whatever a pipe or a socket gave and hands out whole frames; it knows
-neither JSON nor descriptors. It holds at most one unfinished frame of `max_frame_bytes`, plus the piece it was fed last.
+A frame is what stands before a newline. `FrameReader` is fed whatever a pipe or a socket gave and hands out whole frames; it
+knows neither JSON nor descriptors. It holds at most one unfinished frame of `max_frame_bytes`, plus the piece it was fed last.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ NextFrame: TypeAlias = bytes | Oversized | Literal[_Signal.NEED_DATA, _Signal.EN
 class FrameReader:
     """Cuts a byte stream into frames.
 
-    A frame ends at a newline; one carriage return right before it does not belong to it. Blank lines (nothing but white space) are
-    no frames. At the end of the stream an unterminated rest counts as one frame. A frame of exactly `max_frame_bytes` bytes is
-    whole; of a longer one nothing is kept but its size.
+    A frame ends at a newline; one carriage return right before it does not belong to it. Blank lines (nothing but white space)
+    are no frames. At the end of the stream an unterminated rest counts as one frame. A frame of exactly `max_frame_bytes` bytes
+    is whole; of a longer one nothing is kept but its size.
 
     Every byte is searched for a newline once and copied at most three times, however the stream is split. Memory stays within one
-    frame plus what has been fed and not yet asked for: ask `next_frame` until NEED_DATA before reading more. One thread at a time.
+    frame plus what has been fed and not yet asked for: ask `next_frame` until NEED_DATA before reading more. One thread at a
+    time.
     """
 
     __slots__ = ("_at", "_chunk", "_ended", "_partial", "_swallowed", "_waiting", "max_frame_bytes")
@@ -130,7 +131,7 @@ class FrameReader:
 def encode_frame(value: Any) -> bytes:
     """`value` as one line of JSON, newline included.
 
-    Characters beyond ASCII go out as UTF-8, lone surrogates as escapes; NaN and Infinity are a ValueError, since they are not JSON.
+    Characters beyond ASCII go out as UTF-8, lone surrogates as escapes; NaN and Infinity are a ValueError: they are no JSON.
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     try:

@@ -296,8 +296,8 @@ class Outcome:
 
     `exit_code` and `signal` are the kernel's status of the leader: at most one is set, and neither when the leader was never
     reaped. They do not replace `ended_by`: a command killed at its deadline has `timed_out` there and, usually, signal 9 here.
-    `peak_rss_bytes` is the leader's, or its whole tree's where that was more and a limit had it looked at; `peak_processes` counts
-    threads too and is 0 where nobody looked.
+    `peak_rss_bytes` is the leader's, or its whole tree's where that was more and a limit had it looked at; `peak_processes`
+    counts threads too and is 0 where nobody looked.
     """
 
     ended_by: EndedBy

@@ -82,7 +82,7 @@ def _read(path: str) -> None:
 
 
 def _connect(family: int, address: Any) -> None:
-    with socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
+    with socket.socket(family, socket.SOCK_STREAM) as connection:
         connection.settimeout(_CONNECT_SECONDS)
         connection.connect(address)
 

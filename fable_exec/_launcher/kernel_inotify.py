@@ -44,17 +44,17 @@ class Event(NamedTuple):
 
 def open_instance() -> int:
     """A non-blocking inotify instance; the descriptor is the caller's. Raises OSError, ENOSYS where there is no inotify."""
-    if sys.platform != "linux":
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    return _checked(_init(os.O_NONBLOCK | os.O_CLOEXEC), "inotify_init1")
+    if sys.platform == "linux":
+        return _checked(_init(os.O_NONBLOCK | os.O_CLOEXEC), "inotify_init1")
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 
 def add_watch(instance: int, directory: int, mask: int) -> int:
     """Watch the directory behind the descriptor `directory`; the same directory gives the same number again, with this mask."""
-    if sys.platform != "linux":
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    path = f"/proc/self/fd/{directory}".encode()
-    return _checked(_add(instance, path, mask | IN_ONLYDIR), "inotify_add_watch")
+    if sys.platform == "linux":
+        path = f"/proc/self/fd/{directory}".encode()
+        return _checked(_add(instance, path, mask | IN_ONLYDIR), "inotify_add_watch")
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 
 def read_events(instance: int) -> Iterator[Event]:

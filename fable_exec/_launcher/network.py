@@ -13,7 +13,7 @@ _IFREQ = "16sh14x"
 
 def loopback_up() -> None:
     """Bring up "lo", so that programs can talk to themselves on 127.0.0.1 and ::1."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as any_socket:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack(_IFREQ, b"lo", 0)
         flags = struct.unpack(_IFREQ, fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request))[1]
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack(_IFREQ, b"lo", flags | _IFF_UP))

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .bpf import Symbol
-from .seccomp import (
+from fable_exec.confine.bpf import Symbol
+from fable_exec.confine.seccomp import (
     ALLOW,
     EACCES,
     EAFNOSUPPORT,

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import attrs
 
-from ..outcome import Applied
+from fable_exec.outcome import Applied
 
 LaunchMode = Literal["auto", "slots", "namespace", "plain"]
 Step = tuple[Any, ...]

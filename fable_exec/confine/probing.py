@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ..errors import ConfinementUnavailable
-from .support import Support
+from fable_exec.confine.support import Support
+from fable_exec.errors import ConfinementUnavailable
 
 LAUNCHER_PROGRAM = Path(__file__).parent.parent / "_launcher" / "__main__.py"
 _PROBE_SECONDS = 20

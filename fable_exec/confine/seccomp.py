@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import attrs
 
-from . import bpf, syscalls_aarch64, syscalls_x86_64
-from .bpf import Branch, Instruction, Item, Label, Plain, Symbol
+from fable_exec.confine import bpf, syscalls_aarch64, syscalls_x86_64
+from fable_exec.confine.bpf import Branch, Instruction, Item, Label, Plain, Symbol
 
 __all__ = [
     "ALLOW",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..outcome import EndedBy, Outcome
-from .command import Command, Executable
-from .launchers import Launchers, WorkspaceIdentity
-from .runner import Runner
-from .running import AsyncRunningCommand, Event, Exited, Output, RunningCommand
+from fable_exec.outcome import EndedBy, Outcome
+from fable_exec.runner.command import Command, Executable
+from fable_exec.runner.launchers import Launchers, WorkspaceIdentity
+from fable_exec.runner.runner import Runner
+from fable_exec.runner.running import AsyncRunningCommand, Event, Exited, Output, RunningCommand
 
 __all__ = [
     "AsyncRunningCommand",

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import attrs
 
-from ..executables import Executable
+from fable_exec.executables import Executable
 
 __all__ = ["Command", "Executable"]
 

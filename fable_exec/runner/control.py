@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from .._launcher import wire
+from fable_exec._launcher import wire
 
 
 class Control:

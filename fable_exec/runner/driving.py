@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .._launcher.readiness import Readiness
-from ..outcome import EndedBy
-from .exchange import Exchange
+from fable_exec._launcher.readiness import Readiness
+from fable_exec.outcome import EndedBy
+from fable_exec.runner.exchange import Exchange
 
 if TYPE_CHECKING:
     import asyncio  # loaded when a loop is there: a host without one should not wait for it

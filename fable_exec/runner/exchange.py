@@ -14,13 +14,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from .._launcher import wire
-from ..errors import LaunchFailed
-from ..outcome import Applied, Captured, Denial, EndedBy, Outcome, OutputBuffer, Survivor
-from .command import Command
-from .control import Control
-from .feeding import CommandInput
-from .pipes import Pipes, unread_bytes
+from fable_exec._launcher import wire
+from fable_exec.errors import LaunchFailed
+from fable_exec.outcome import Applied, Captured, Denial, EndedBy, Outcome, OutputBuffer, Survivor
+from fable_exec.runner.command import Command
+from fable_exec.runner.control import Control
+from fable_exec.runner.feeding import CommandInput
+from fable_exec.runner.pipes import Pipes, unread_bytes
 
 IDLE_DRAIN_SECONDS = 0.05
 TOTAL_DRAIN_SECONDS = 0.3

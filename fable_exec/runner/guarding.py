@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..outcome import Denial
-from .command import Command
+from fable_exec.outcome import Denial
+from fable_exec.runner.command import Command
 
 
 class Guard(Protocol):

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import threading
 
-from ..confine import Plan, Support
-from ..errors import BrokerGone
-from .control import Control
-from .zygote import WorkspaceIdentity, Zygote
+from fable_exec.confine import Plan, Support
+from fable_exec.errors import BrokerGone
+from fable_exec.runner.control import Control
+from fable_exec.runner.zygote import WorkspaceIdentity, Zygote
 
 __all__ = ["Launchers", "WorkspaceIdentity"]
 

@@ -6,7 +6,7 @@ import array
 import os
 import socket
 
-from .._launcher import wire
+from fable_exec._launcher import wire
 
 
 class Pipes:

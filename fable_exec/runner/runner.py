@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._launcher import wire
-from ..confine import Plan, Support
-from ..errors import BrokerGone
-from ..outcome import Applied, Outcome
-from .command import Command, Executable
-from .control import Control
-from .driving import LoopWatcher, PollWatcher, drive, drive_in_loop
-from .exchange import Exchange, Sink, Watcher
-from .guarding import Guard, NoGuard
-from .launchers import Launchers
-from .running import AsyncRunningCommand, RunningCommand
+from fable_exec._launcher import wire
+from fable_exec.confine import Plan, Support
+from fable_exec.errors import BrokerGone
+from fable_exec.outcome import Applied, Outcome
+from fable_exec.runner.command import Command, Executable
+from fable_exec.runner.control import Control
+from fable_exec.runner.driving import LoopWatcher, PollWatcher, drive, drive_in_loop
+from fable_exec.runner.exchange import Exchange, Sink, Watcher
+from fable_exec.runner.guarding import Guard, NoGuard
+from fable_exec.runner.launchers import Launchers
+from fable_exec.runner.running import AsyncRunningCommand, RunningCommand
 
 _TRIES = 2
 _CANARY_SECONDS = 10.0

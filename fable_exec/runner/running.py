@@ -13,17 +13,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from typing import Literal
 
 import attrs
 
-from ..errors import InternalError, LaunchFailed
-from ..outcome import EndedBy, Outcome
-from .driving import LoopWatcher, PollWatcher, drive_in_loop
-from .exchange import Exchange
-from .feeding import PIECE_BYTES
+from fable_exec.errors import InternalError, LaunchFailed
+from fable_exec.outcome import EndedBy, Outcome
+from fable_exec.runner.driving import LoopWatcher, PollWatcher, drive_in_loop
+from fable_exec.runner.exchange import Exchange
+from fable_exec.runner.feeding import PIECE_BYTES
 
-StreamName = Literal["stdout", "stderr"]
 _STEP_SECONDS = 0.05
 
 

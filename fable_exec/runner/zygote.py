@@ -14,12 +14,12 @@ from typing import Any
 
 import attrs
 
-from .._launcher import removal, wire
-from .._launcher.linuxos import pidfd_open, pidfd_send_signal
-from ..confine import Plan, Support
-from ..confine.probing import LAUNCHER_PROGRAM
-from ..errors import BrokerGone, ConfinementUnavailable, LaunchFailed
-from .control import Control
+from fable_exec._launcher import removal, wire
+from fable_exec._launcher.linuxos import pidfd_open, pidfd_send_signal
+from fable_exec.confine import Plan, Support
+from fable_exec.confine.probing import LAUNCHER_PROGRAM
+from fable_exec.errors import BrokerGone, ConfinementUnavailable, LaunchFailed
+from fable_exec.runner.control import Control
 
 _START_SECONDS = 20.0
 _CLOSE_SECONDS = 4.0

@@ -49,6 +49,14 @@ def test_the_launcher_needs_the_standard_library_and_itself() -> None:
     assert {name for name in foreign if not f"{name}.".startswith("fable_exec._launcher.")} == set()
 
 
+def test_the_library_imports_by_absolute_names_and_the_launcher_program_by_relative_ones() -> None:
+    """The program also runs from its files alone, where nothing is called fable_exec."""
+    imports = [(path, node) for path in MODULES for node in ast.walk(tree(path)) if isinstance(node, ast.ImportFrom)]
+    assert [str(path) for path, node in imports if node.level and room(path) != "_launcher"] == []
+    own = [(path, node) for path, node in imports if (node.module or "").split(".")[0] == "fable_exec"]
+    assert [str(path) for path, _ in own if room(path) == "_launcher"] == []
+
+
 @pytest.mark.parametrize("word", ["preexec_fn", "shell"])
 def test_no_process_is_started_in_a_way_that_touches_the_host_or_a_shell(word: str) -> None:
     calls = [node for path in MODULES for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
