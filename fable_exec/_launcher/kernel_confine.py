@@ -16,7 +16,6 @@ _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_ADD_RULE = 445
 _LANDLOCK_RESTRICT_SELF = 446
 _CREATE_RULESET_VERSION = 1
-_CREATE_RULESET_ERRATA = 2
 _RULE_PATH_BENEATH = 1
 _RULE_NET_PORT = 2
 
@@ -96,14 +95,6 @@ def filter_errno() -> int:
     except OSError as error:
         return error.errno or errno.ENOSYS
     return 0
-
-
-def landlock_errata() -> int:
-    """Bit n-1 is set when erratum n is fixed; 0 where the kernel does not say (before Linux 6.15)."""
-    try:
-        return _call("landlock_create_ruleset(errata)", _LANDLOCK_CREATE_RULESET, 0, 0, _CREATE_RULESET_ERRATA)
-    except OSError:
-        return 0
 
 
 def create_ruleset(handled_fs: int, handled_net: int, scoped: int) -> int:

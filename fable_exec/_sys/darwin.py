@@ -20,7 +20,6 @@ _O_SEARCH: int = getattr(os, "O_SEARCH", 0)
 _F_FULLFSYNC = 51
 _F_GETPATH = 50
 _MAXPATHLEN = 1024
-RENAME_SWAP = 2
 RENAME_EXCL = 4
 
 
@@ -70,15 +69,6 @@ def open_handle(name: str, dir_fd: int) -> int:
 
 def rename_noreplace(old: str, new: str, *, old_dir_fd: int, new_dir_fd: int) -> None:
     """Rename, or FileExistsError when `new` exists."""
-    _renameatx(old, new, old_dir_fd, new_dir_fd, RENAME_EXCL)
-
-
-def rename_exchange(old: str, new: str, *, old_dir_fd: int, new_dir_fd: int) -> None:
-    """Swap two names in one step."""
-    _renameatx(old, new, old_dir_fd, new_dir_fd, RENAME_SWAP)
-
-
-def _renameatx(old: str, new: str, old_dir_fd: int, new_dir_fd: int, flags: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     try:
         call = libc.renameatx_np
@@ -86,7 +76,7 @@ def _renameatx(old: str, new: str, old_dir_fd: int, new_dir_fd: int, flags: int)
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), old) from None
     call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
     call.restype = ctypes.c_int
-    if call(old_dir_fd, os.fsencode(old), new_dir_fd, os.fsencode(new), flags) != 0:
+    if call(old_dir_fd, os.fsencode(old), new_dir_fd, os.fsencode(new), RENAME_EXCL) != 0:
         number = ctypes.get_errno()
         error = OSError(number, os.strerror(number), old, None, new)
         error.add_note("renameatx_np failed")

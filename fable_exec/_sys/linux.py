@@ -41,11 +41,6 @@ def rename_noreplace(old: str, new: str, *, old_dir_fd: int, new_dir_fd: int) ->
     kernel_fs.renameat2(old_dir_fd, old, new_dir_fd, new, kernel_fs.RENAME_NOREPLACE)
 
 
-def rename_exchange(old: str, new: str, *, old_dir_fd: int, new_dir_fd: int) -> None:
-    """Swap two names in one step."""
-    kernel_fs.renameat2(old_dir_fd, old, new_dir_fd, new, kernel_fs.RENAME_EXCHANGE)
-
-
 def path_of(fd: int) -> str | None:
     """The present path of a directory descriptor, for people and for messages; None where it cannot be told."""
     try:

@@ -36,11 +36,6 @@ def rename_noreplace(old: str, new: str, *, old_dir_fd: int, new_dir_fd: int) ->
     _missing(old)
 
 
-def rename_exchange(old: str, new: str, *, old_dir_fd: int, new_dir_fd: int) -> None:
-    """ENOSYS."""
-    _missing(old)
-
-
 def path_of(fd: int) -> str | None:
     """None: not told by a descriptor."""
     return None

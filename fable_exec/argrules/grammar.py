@@ -16,8 +16,6 @@ from fable_exec.argrules.verdict import Refused, shown
 
 __all__ = ["Given", "Parsed", "parse"]
 
-_TERMINATORS = (";", "+")
-
 
 class Given(NamedTuple):
     """An option as it was given: with its value, None for none, and whether the value stood apart."""

@@ -250,7 +250,6 @@ def test_windows_has_no_handles_and_says_so() -> None:
         lambda: windows.open_handle("a", 1),
         lambda: windows.open_handle_beneath("a", 1),
         lambda: windows.rename_noreplace("a", "b", old_dir_fd=1, new_dir_fd=1),
-        lambda: windows.rename_exchange("a", "b", old_dir_fd=1, new_dir_fd=1),
     ):
         with pytest.raises(OSError) as failure:
             act()
