@@ -21,7 +21,7 @@ LOOK_SECONDS = 0.02
 _UNFINISHED_SECONDS = 0.025
 """How long a file that is empty, or ends within a line, may still be the work of a writer that is not done."""
 
-_Identity = tuple[int, int, int, int]
+_Identity = tuple[int, int, int, int, int]
 
 
 class CommandFileChannel:
@@ -114,7 +114,8 @@ class CommandFileChannel:
 
 
 def _identity(status: os.stat_result) -> _Identity:
-    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+    # With the time of the last change: a file that was refused for its mode is looked at again after a chmod.
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, status.st_ctime_ns
 
 
 def _fault_of(status: os.stat_result) -> str:

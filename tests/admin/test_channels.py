@@ -158,6 +158,19 @@ def test_a_file_that_is_not_private_is_left_alone_and_told_of_once(
     assert not broker.writes_enabled
 
 
+def test_a_file_that_becomes_private_later_is_taken_then(broker: ExecutionBroker, place: Path, capfd: Any) -> None:
+    # Who writes and then changes the mode is sometimes looked at in between.
+    path = place / "commands"
+    with listening(broker, file=path):
+        leave(path, UNLOCK, 0o644)
+        told: list[str] = []
+        assert until(lambda: told.append(capfd.readouterr().err) or "mode must be 0600" in "".join(told))
+        assert not broker.writes_enabled
+        path.chmod(0o600)
+        assert until(lambda: not path.exists())
+    assert broker.writes_enabled
+
+
 def test_a_link_a_fifo_a_second_name_or_a_directory_is_left_alone(broker: ExecutionBroker, place: Path, capfd: Any) -> None:
     real = place / "real"
     real.write_bytes(UNLOCK)
