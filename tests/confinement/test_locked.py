@@ -1,4 +1,4 @@
-"""While writes are locked, wrappers and interpreters run and read, and nothing in the workspace changes: not a byte, mode or time."""
+"""While writes are locked, wrappers and interpreters run and read, and nothing changes: not a byte, mode or time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.confinement.places import Tree, available, confined, in_modes, reposi
 pytestmark = pytest.mark.requires_ability("linux", "git")
 
 PROGRAMS = available(
-    "awk", "bash", "cat", "chmod", "cp", "env", "find", "git", "ln", "mkdir", "mv", "nice", "node", "perl", "python3", "rm", "sed",
-    "sh", "sort", "tar", "tee", "timeout", "touch", "truncate", "xargs",
+    "awk", "bash", "cat", "chmod", "cp", "env", "find", "git", "ln", "mkdir", "mv", "nice", "node", "perl", "python3", "rm",
+    "sed", "sh", "sort", "tar", "tee", "timeout", "touch", "truncate", "xargs",
 )  # fmt: skip
 
 ATTEMPTS: dict[str, tuple[str, ...]] = {
@@ -42,7 +42,9 @@ ATTEMPTS: dict[str, tuple[str, ...]] = {
     "git config": ("git", "config", "user.name", "changed"),
     "git commit": ("git", "commit", "-q", "--allow-empty", "-m", "changed"),
     "git checkout": ("git", "checkout", "-q", "-b", "changed"),
-    "tar --checkpoint-action": ("tar", "-cf", "/dev/null", "--checkpoint=1", "--checkpoint-action=exec=sh -c 'echo c > kept'", "."),
+    "tar --checkpoint-action": (
+        "tar", "-cf", "/dev/null", "--checkpoint=1", "--checkpoint-action=exec=sh -c 'echo c > kept'", ".",
+    ),
     "tar to a file": ("tar", "-cf", "kept", "directory"),
     "sort -o": ("sort", "-o", "kept", "kept"),
     "sed w": ("sed", "w kept", "directory/inner"),

@@ -1,4 +1,4 @@
-"""What commands may read besides the system: what the listed executables need, what the policy adds, and never a home or the root."""
+"""What commands may read besides the system: what listed executables need, what the policy adds, never a home or the root."""
 
 from __future__ import annotations
 

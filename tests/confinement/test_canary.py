@@ -1,0 +1,100 @@
+"""A protection that is announced but does not hold is caught: the launcher performs a plan with a step taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+
+from fable_exec import Confinement, ConfinementUnavailable
+from fable_exec.broker import confined as room
+from fable_exec.confine import FileView, Plan
+from fable_exec.policy import PROTECTIONS, Protections
+from tests.confinement.places import confined, in_modes, states
+
+pytestmark = pytest.mark.requires_ability("linux")
+
+DEGRADABLE = Confinement(protections=Protections(**dict.fromkeys(PROTECTIONS, "degradable")))  # type: ignore[arg-type]
+
+
+def without(name: str) -> Callable[[Plan], Plan]:
+    """The plan without a step, announcing the same as before."""
+    return lambda plan: attrs.evolve(
+        plan,
+        stage=tuple(step for step in plan.stage if step[0] != name),
+        slot=tuple(step for step in plan.slot if step[0] != name),
+        launcher=tuple(step for step in plan.launcher if step[0] != name),
+    )
+
+
+def without_namespace(name: str) -> Callable[[Plan], Plan]:
+    return lambda plan: attrs.evolve(
+        without("loopback_up")(plan), namespaces=tuple(each for each in plan.namespaces if each != name)
+    )
+
+
+def with_writable_workspace(plan: Plan) -> Plan:
+    """The mounts and rules of an unlocked launcher under a locked one's claims."""
+    from fable_exec.confine import compile_plan, probe_host
+
+    workspace = next(step[1] for step in plan.stage if step[0] == "bind" and step[4:] == ("required",) and "{" not in step[1])
+    view = FileView(workspace=workspace, writable=True)
+    other = compile_plan(plan.mode, probe_host(), Confinement.strict(), view)
+    return attrs.evolve(plan, stage=other.stage, launcher=other.launcher)
+
+
+INJECTED: list[tuple[str, str, str, Callable[[Plan], Plan]]] = [
+    # launch mode, protection that no longer holds, what is taken out, how
+    ("slots", "kernel_surface", "the filter", without("load_filter")),
+    ("namespace", "kernel_surface", "the filter", without("load_filter")),
+    ("plain", "kernel_surface", "the filter", without("load_filter")),
+    ("plain", "network", "the filter", without("load_filter")),
+    ("plain", "host_writes", "landlock", without("restrict_files")),
+    ("plain", "host_reads", "landlock", without("restrict_files")),
+    ("plain", "workspace_writes", "landlock", without("restrict_files")),
+    ("slots", "workspace_writes", "the read-only mount", with_writable_workspace),
+    ("namespace", "workspace_writes", "the read-only mount", with_writable_workspace),
+]
+
+
+@pytest.mark.parametrize(
+    ("mode", "protection", "harm"),
+    [
+        pytest.param(mode, protection, harm, id=f"{mode}: {protection} without {what}")
+        for mode, protection, what, harm in INJECTED
+    ],
+)
+@pytest.mark.requires_ability("userns", "own_proc", "landlock")
+def test_what_is_announced_and_does_not_hold_is_found_out(
+    mode: str, protection: str, harm: Callable[[Plan], Plan], workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_plan = room.compile_plan
+    monkeypatch.setattr(room, "compile_plan", lambda *arguments: harm(compile_plan(*arguments)))
+    with confined(workspace, mode, confinement=DEGRADABLE) as broker:
+        told = {each.protection: each for each in broker.execute_command(("true",)).confinement}
+    assert (told[protection].state, told[protection].means != "") == ("degraded", True)
+    assert told[protection].reason.startswith("announced, but the canary got through: ")
+    strict = attrs.evolve(DEGRADABLE, protections=attrs.evolve(DEGRADABLE.protections, **{protection: "strict"}))  # type: ignore[arg-type]
+    with confined(workspace, mode, confinement=strict) as broker, pytest.raises(ConfinementUnavailable) as caught:
+        broker.execute_command(("true",))
+    assert caught.value.protection == protection
+
+
+@in_modes()
+def test_the_canary_is_stopped_everywhere_it_matters(mode: str, workspace: Path) -> None:
+    with confined(workspace, mode) as broker:
+        _, commands = broker.command_parts
+        report = commands.canary(read_only=True)
+        claimed = states(broker)
+    succeeded = {each.protection for each in report.attempts if not each.stopped}
+    assert {name for name in succeeded if claimed[name] == "active"} == set()
+    assert len(report.digest) == 64
+
+
+@pytest.mark.parametrize("network", ["full", "ports"])
+@in_modes()
+def test_what_the_policy_opens_is_no_way_out(mode: str, network: str, workspace: Path) -> None:
+    with confined(workspace, mode, confinement=Confinement(network=network)) as broker:  # type: ignore[arg-type]
+        assert states(broker)["network"] == "active"
