@@ -7,6 +7,7 @@ and messages to the host are the launcher's affair.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -20,12 +21,14 @@ from . import kernel, kernel_confine, wire
 from .ending import freeze_and_kill, kill_children, stop_children
 from .linuxos import has_children, pipe_unblocking
 from .proctree import Member, list_members, members_below, pids_below
+from .spawn import SpawnFailed
 from .watching import ProcessFiles
 
 _SIGKILL = int(signal.SIGKILL)
 _PROOF_SECONDS = 2.0
 _STUBBORN_PAUSE_SECONDS = 0.002
 _BELL_BYTES = 4096
+_NUMBERS_PAUSES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02)
 
 
 Usage = tuple[float, float, int]
@@ -117,7 +120,7 @@ class Slot:
         kernel_confine.setns(self._pid_namespace, kernel.CLONE_NEWPID)
         if self._watched and self._files is None:
             self._files = ProcessFiles()
-        return execute()
+        return _when_numbers_are_free(execute) if self._watched else execute()
 
     def processes(self) -> tuple[ProcessFiles, Iterable[int]]:
         assert self._files is not None
@@ -275,6 +278,22 @@ class Subreaper:
             # A child that asked to be traced by its parent also reports its stops here (ptrace(2), PTRACE_TRACEME).
             if pid == self._leader and not os.WIFSTOPPED(status):
                 self._leader_result = (status, usage)
+
+
+def _when_numbers_are_free(execute: Callable[[], int]) -> int:
+    """`execute()`, tried again for a moment when no process number is free.
+
+    wait(2) answers "no child" a little before the kernel gives back the numbers of those that died (release_task in
+    kernel/exit.c), and where pid_max is small the command before may have had them all.
+    """
+    for pause in _NUMBERS_PAUSES:
+        try:
+            return execute()
+        except SpawnFailed as failure:
+            if failure.number != errno.EAGAIN:
+                raise
+        time.sleep(pause)
+    return execute()
 
 
 def _child_bell() -> int:

@@ -20,6 +20,7 @@ _DATA_HEADROOM_BYTES = 512 * 1024 * 1024
 """Address space that programs map for writing and never touch: stacks of threads, heaps of node."""
 _LAUNCHER_FILES = 1024
 """With that many descriptors a launcher can hold a hundred commands."""
+_FEWEST_MORE_PIDS = 256
 _RESERVED_PIDS = 300
 """Once a PID namespace has counted that far it never gives a number below again (kernel/pid.c)."""
 
@@ -57,10 +58,13 @@ def watched_limits(mode: LauncherMode, support: Support, limits: Limits) -> tupl
 
 
 def pid_max(mode: LauncherMode, support: Support, limits: Limits) -> int:
-    """pid_max of each slot, 0 to leave it alone: room for `limits.processes` at any time, and for never more than 300 others."""
+    """pid_max of each slot, 0 to leave it alone: room at any time for `limits.processes` and as many again.
+
+    The second half: a storm is seen over the limit before fork(2) fails, and numbers of the dead may still be taken.
+    """
     if limits.processes is None or mode != "slots" or support.own_pid_max:
         return 0
-    return _RESERVED_PIDS + 1 + limits.processes
+    return _RESERVED_PIDS + 1 + limits.processes + max(limits.processes, _FEWEST_MORE_PIDS)
 
 
 def state_of(mode: LauncherMode, support: Support, limits: Limits) -> tuple[Literal["active", "degraded"], str, str]:

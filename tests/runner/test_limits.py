@@ -228,7 +228,7 @@ def test_a_slot_has_room_for_its_processes_however_many_came_before(workspace: P
         many = "for i in $(seq 700); do /bin/true || exit 9; done; for i in $(seq 18); do sleep 0.2 & done; wait; echo fine"
         for _ in range(2):
             outcome = runner.run(shell(f"cat /proc/sys/kernel/pid_max; {many}"))
-            assert (ending(outcome), outcome.stdout.text()) == (("exited", 0, None), "321\nfine\n"), outcome.stderr.text()
+            assert (ending(outcome), outcome.stdout.text()) == (("exited", 0, None), "577\nfine\n"), outcome.stderr.text()
         raised = runner.run(shell("echo 4000 >/proc/sys/kernel/pid_max"))
         assert raised.exit_code == 1
     finally:
@@ -348,6 +348,6 @@ def test_a_plan_without_limits_has_none() -> None:
 def test_every_field_of_the_limits_that_is_a_resource_is_in_the_plan() -> None:
     """Whoever adds a limit of resources adds what enforces it, and a test above."""
     text = compile_plan("slots", SUPPORT, Confinement(), FileView(workspace="/w", writable=True), LIMITS).explain()
-    for line in ("launcher: resource_limits", "slot: mount_proc 341", "command: cpu 1 2", "command: open_files 48 48",
+    for line in ("launcher: resource_limits", "slot: mount_proc 597", "command: cpu 1 2", "command: open_files 48 48",
                  "watchdog: memory 100663296", "watchdog: processes 40", "watchdog: cpu 1"):  # fmt: skip
         assert line in text
