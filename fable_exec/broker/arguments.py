@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["ArgumentJudge"]
 
 _MAX_DOCUMENT_BYTES = 1024 * 1024
+_UNKNOWN = "argv:unknown-tool"
+"""The rule of a verdict on a tool that stands first and that no rule knows."""
 
 
 class ArgumentJudge:
@@ -39,10 +41,10 @@ class ArgumentJudge:
         rules = self._built()
         workspace = str(self._policy.workspace)
         verdict = rules.judge([executable.name, *argv[1:]], workspace=workspace, cwd=cwd)
-        if verdict.rule == ":unknown-tool" and executable.resolved_name != executable.name:
+        if verdict.rule == _UNKNOWN and executable.resolved_name != executable.name:
             verdict = rules.judge([executable.resolved_name, *argv[1:]], workspace=workspace, cwd=cwd)
         return ArgumentFacts(
-            known=verdict.rule != ":unknown-tool",
+            known=verdict.rule != _UNKNOWN,
             allowed=verdict.allowed,
             reads_only=verdict.read_only and not verdict.inner,
             rule=verdict.rule,
