@@ -116,7 +116,7 @@ def _subreaper(seccomp: State, confinement: Confinement) -> State:
 
 
 def _other_processes(support: Support, confinement: Confinement, why: str) -> State:
-    if confinement.mode("kernel_surface") == "off" or support.seccomp:
+    if confinement.mode("kernel_surface") == "off" or support.seccomp_reason:
         return State("unavailable", "", why)
     return State("degraded", "Landlock signal scope, seccomp", f"the host's /proc is visible; {why}")
 

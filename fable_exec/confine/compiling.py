@@ -100,7 +100,7 @@ def _launcher(mode: LauncherMode, support: Support, confinement: Confinement, vi
     steps.append(("drop_capabilities",) if mode == "plain" else ("keep_launcher_capabilities",))
     if support.landlock_abi and confinement.confines_files:
         steps.append(("restrict_files", _ruleset(mode, support, confinement, view).to_wire()))
-    if not support.seccomp and confinement.mode("kernel_surface") != "off":
+    if not support.seccomp_reason and confinement.mode("kernel_surface") != "off":
         steps.append(("load_filter", assemble(_filter(mode, confinement, view), support.machine).to_wire()))
     return tuple(steps)
 

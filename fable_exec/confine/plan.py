@@ -5,6 +5,7 @@ File and network protections will add steps here; the launcher knows each step b
 
 from __future__ import annotations
 
+import base64
 import functools
 import hashlib
 import json
@@ -23,6 +24,7 @@ WatchedLimit = tuple[str, int]
 
 _PRIVATE_ENVIRONMENT = (("HOME", "{private}/home"), ("TMPDIR", "{private}/tmp"))
 _SLOTS_AHEAD = 2
+_INSTRUCTION_BYTES = 8  # struct sock_filter
 
 
 @attrs.frozen(kw_only=True)
@@ -77,7 +79,7 @@ class Plan:
         """The plan for a person, one line a step and one a protection."""
         lines = [f"launch mode: {self.mode}", f"namespaces: {', '.join(self.namespaces) or 'none'}"]
         for name, steps in (("stage", self.stage), ("slot", self.slot), ("launcher", self.launcher)):
-            lines += [f"{name}: {' '.join(str(word) for word in step)}" for step in steps]
+            lines += [f"{name}: {' '.join(map(_shown, step))}" for step in steps]
         lines += [f"command: {name} {soft} {hard}" for name, soft, hard in self.command_limits]
         lines += [f"watchdog: {name} {most}" for name, most in self.watched_limits]
         lines += [
@@ -85,6 +87,16 @@ class Plan:
             for each in self.applied
         ]
         return "\n".join(lines)
+
+
+def _shown(word: Any) -> str:
+    """A word of a step for a person: a filter by its size and digest, a ruleset in one line."""
+    if not isinstance(word, dict):
+        return str(word)
+    if "program" in word:
+        size = len(base64.b64decode(word["program"])) // _INSTRUCTION_BYTES
+        return f"{word['architecture']}, {size} instructions, sha256 {hashlib.sha256(word['program'].encode()).hexdigest()[:16]}"
+    return json.dumps(word, sort_keys=True)
 
 
 def _placed(word: Any, private: str) -> Any:

@@ -8,6 +8,8 @@ from typing import Any
 
 import attrs
 
+from fable_exec.confine.seccomp import ARCHITECTURES
+
 _HINTS = {
     errno.ENOSPC: "user.max_user_namespaces is 0 or used up: raise it with sysctl",
     errno.EPERM: "refused by AppArmor, SELinux or a container's seccomp profile: allow user namespaces for this program there",
@@ -53,7 +55,9 @@ class Support:
 
     @property
     def seccomp_reason(self) -> str:
-        """Why there is no seccomp filter; empty when there is."""
+        """Why there is no seccomp filter; empty when there is. Without tables for a machine there is none to load."""
+        if self.machine not in ARCHITECTURES:
+            return f"no table of system calls for {self.machine or 'this machine'}"
         return f"no seccomp ({explain_errno(self.seccomp)})" if self.seccomp else ""
 
     @property

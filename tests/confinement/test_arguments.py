@@ -69,7 +69,7 @@ def test_advice_is_written_down_and_refuses_nothing(workspace: Path, tmp_path: P
     assert (explained.allowed, explained.argument_rule) == (True, "sort:--output")
     assert "writes a file" in explained.argument_reason
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    decided = next(line for line in lines if line.get("kind") == "decision" and "sort" in str(line))
+    decided = next(line["facts"] for line in lines if line["kind"] == "decision")
     assert (decided["argument_rule"], decided["arguments_allowed"]) == ("sort:-o", False)
 
 
