@@ -38,7 +38,7 @@ class ConfinedCommands:
         self._policy = policy
         self._runtime_paths = runtime_paths
         self._launchers = Launchers(WorkspaceIdentity.of(str(policy.workspace), workspace.fd))
-        self._guard = _LaterFiles(workspace, self.quarantine, policy.confinement.planted_files)
+        self._guard = _LaterFiles(workspace, self.quarantine, policy.confinement.planted_files, self._pins_hold)
         watched = policy.confinement.mode("later_files") != "off"
         self._locked = Runner(self._launchers, partial(self._plan, writable=False))
         self._unlocked = Runner(self._launchers, partial(self._plan, writable=True), self._guard if watched else None)
@@ -106,6 +106,10 @@ class ConfinedCommands:
         view = FileView(workspace=str(self._policy.workspace), writable=writable, runtime_paths=self._runtime_paths)
         return compile_plan(self._policy.launch, support, self._policy.confinement, view, self._policy.limits)
 
+    def _pins_hold(self) -> bool:
+        """Whether what is pinned stays as it is: pins are mounts."""
+        return self._unlocked.plan.mode != "plain"
+
     async def _proved_async(self, read_only: bool) -> Runner:
         if read_only in self._reports:
             return self._runner(read_only)
@@ -137,12 +141,17 @@ class _LaterFiles:
     """The sentry as a runner's guard; it is posted with the first command that may write."""
 
     def __init__(
-        self, workspace: Workspace, quarantine: Callable[[], str], mode: Literal["neutralise", "report", "fail"]
+        self,
+        workspace: Workspace,
+        quarantine: Callable[[], str],
+        mode: Literal["neutralise", "report", "fail"],
+        pins_hold: Callable[[], bool],
     ) -> None:
         self._workspace = workspace
         self._action: Literal["neutralise", "report"] = "report" if mode == "report" else "neutralise"
         self._fails = mode == "fail"
         self._quarantine = quarantine
+        self._pins_hold = pins_hold
         self._sentry: Sentry | None = None
         self._posting = threading.Lock()
 
@@ -170,7 +179,7 @@ class _LaterFiles:
         if self._sentry is None:
             with self._posting:
                 if self._sentry is None:
-                    self._sentry = Sentry(self._workspace, self._quarantine(), self._action)
+                    self._sentry = Sentry(self._workspace, self._quarantine(), self._action, pinned=self._pins_hold())
         return self._sentry
 
 

@@ -1,7 +1,8 @@
 """Keeps a list of the workspace's later files and deals with those that a command plants.
 
 Ask `before_command` for what to pin, `after_command` for what was found. What the host itself made between two commands is
-accepted; what appears while a command runs is judged. One lock; a call that finds nothing new costs one system call.
+accepted; what appears while a command runs is judged. One lock; a call that finds nothing new costs one system call, and
+where pins do not hold one more for each file that is known.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fable_exec.pathguard import Workspace, WorkspacePath
 
 __all__ = ["Finding", "Sentry"]
 
-Action = Literal["neutralise", "report", "fail"]
+Action = Literal["neutralise", "report"]
 
 _MAX_FINDINGS = 100
 _MAX_TIMES_OPENED = 64
@@ -34,13 +35,13 @@ class Sentry:
         workspace: stays the caller's and must outlive the sentry.
         quarantine: a directory outside the workspace that takes what is moved away.
         pinned: whether what `before_command` names is really kept from being changed; else each of them is looked at every time.
-        action: "neutralise" makes a finding harmless; "report" and "fail" only say that it is there.
+        action: "neutralise" makes a finding harmless, "report" only says that it is there.
 
     Raises:
         ValueError: the quarantine lies inside the workspace.
     """
 
-    def __init__(self, workspace: Workspace, quarantine: str, action: Action = "neutralise", *, pinned: bool = True) -> None:
+    def __init__(self, workspace: Workspace, quarantine: str, action: Action = "neutralise", *, pinned: bool) -> None:
         self._workspace = workspace
         self._pinned = pinned
         self._neutralise = action == "neutralise"

@@ -42,7 +42,7 @@ class Guarded:
     def sentry(self) -> Sentry:
         """Posted at the first use: what the host did before is accepted."""
         if self._sentry is None:
-            self._sentry = Sentry(self.workspace, str(self.quarantine), self._action)
+            self._sentry = Sentry(self.workspace, str(self.quarantine), self._action, pinned=self.mode is not None)
         return self._sentry
 
     def host(self, script: str) -> str:

@@ -248,9 +248,8 @@ def test_other_names_of_a_later_file_are_pointed_out_at_the_start(swept: Guarded
 # How it is dealt with
 
 
-@pytest.mark.parametrize("action", ["report", "fail"])
-def test_only_reporting_changes_nothing(make_guarded: Callable[..., Guarded], action: str) -> None:
-    guarded = make_guarded(None, action=action)
+def test_only_reporting_changes_nothing(make_guarded: Callable[..., Guarded]) -> None:
+    guarded = make_guarded(None, action="report")
     script = "echo x > .envrc; git init -q r; git -C r config core.pager x; mkdir d; echo x > d/.zshrc; chmod 000 d"
     found = guarded.planted(script)
     assert {".envrc", "r/.git/config"} <= set(found)
@@ -414,7 +413,7 @@ def test_when_there_are_no_more_watches_every_look_is_a_full_one(swept: Guarded)
     import os, subprocess, sys
     from fable_exec.laterfiles import Sentry
     from fable_exec.pathguard import Workspace
-    sentry = Sentry(Workspace.open(sys.argv[1]), sys.argv[2])
+    sentry = Sentry(Workspace.open(sys.argv[1]), sys.argv[2], pinned=False)
     sentry.before_command()
     subprocess.run(["bash", "-c", "mkdir d{1..99}; echo x > d99/.envrc"], cwd=sys.argv[1])
     print([each.path for each in sentry.after_command()], sentry.watching)
