@@ -70,7 +70,7 @@ def test_advice_is_written_down_and_refuses_nothing(workspace: Path, tmp_path: P
     assert "writes a file" in explained.argument_reason
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     decided = next(line["facts"] for line in lines if line["kind"] == "decision")
-    assert (decided["argument_rule"], decided["arguments_allowed"]) == ("sort:-o", False)
+    assert (decided["argument_rule"], decided["arguments_allowed"]) == ("sort:--output", False)
 
 
 def test_tools_narrow_and_documents_add(workspace: Path, tmp_path: Path) -> None:
