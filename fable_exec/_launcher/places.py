@@ -327,15 +327,21 @@ def serve_slot(channel: socket.socket) -> None:
 
 
 def _look_or_end(*, ending: bool) -> Report:
-    # The leader's parent is outside the namespace: it is the one member with parent 0.
-    members = [member for member in list_members() if member.pid != 1 and member.parent != 0]
+    members = _members_of_slot()
     if ending:
+        if not members and not _no_child(os.WNOHANG):
+            members = _members_of_slot()  # one that hops from process to process can slip through one look
         try:
             os.kill(-1, _SIGKILL)
         except ProcessLookupError:
             pass
         return Report(empty=_no_child(0), members=members)
     return Report(empty=False, members=members)
+
+
+def _members_of_slot() -> list[Member]:
+    # The leader's parent is outside the namespace: it is the one member with parent 0.
+    return [member for member in list_members() if member.pid != 1 and member.parent != 0]
 
 
 def _no_child(options: int) -> bool:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 MAX_MEMBERS = 64
 """Survivors named at most; a fork bomb must not make the report long or slow."""
 
+_PF_EXITING = 0x4  # include/linux/sched.h: it has closed its descriptors, or is about to, and runs no code of its own any more
+
 
 class Member(NamedTuple):
     """One process as /proc shows it here."""
@@ -25,6 +27,7 @@ class Stat(NamedTuple):
     state: str
     parent: int
     group: int
+    exiting: bool = False
 
 
 def list_members() -> list[Member]:
@@ -83,9 +86,9 @@ def children(pid: int) -> list[int]:
 
 
 def read_member(pid: int) -> Member | None:
-    """The process `pid`, or None when it is gone or a zombie."""
+    """The process `pid`, or None when it is gone, a zombie, or on its way out."""
     found = read_stat(pid)
-    if found is None or found.state in "ZX":
+    if found is None or found.state in "ZX" or found.exiting:
         return None
     return Member(pid, found.name, found.parent)
 
@@ -105,7 +108,8 @@ def parse_stat(text: bytes) -> Stat | None:
     The name is whatever the process likes, with blanks, parentheses and newlines: it ends at the last ")" (proc_pid_stat(5)).
     """
     name, _, rest = text.partition(b" (")[2].rpartition(b") ")
-    fields = rest.split(maxsplit=3)
+    fields = rest.split(maxsplit=7)
     if len(fields) < 3:
         return None
-    return Stat(name.decode("utf-8", "replace"), fields[0].decode(), int(fields[1]), int(fields[2]))
+    exiting = len(fields) > 6 and bool(int(fields[6]) & _PF_EXITING)
+    return Stat(name.decode("utf-8", "replace"), fields[0].decode(), int(fields[1]), int(fields[2]), exiting)

@@ -23,6 +23,14 @@ def test_a_name_of_any_kind_hides_nothing(name: str) -> None:
     assert parse_stat(line) == Stat(name, "S", 7, 12)
 
 
+def test_a_process_on_its_way_out_is_said_to_be() -> None:
+    line = b"12 (cat) R 7 12 12 0 -1 "
+    assert [parse_stat(line + flags) for flags in (b"4194304 1", b"4194308 1")] == [
+        Stat("cat", "R", 7, 12),
+        Stat("cat", "R", 7, 12, exiting=True),
+    ]
+
+
 @pytest.mark.parametrize("text", [b"", b"12", b"12 (cat", b"12 (cat)", b"12 (cat) ", b"12 (cat) S", b"12 (cat) S 7"])
 def test_a_torn_line_is_nobody(text: bytes) -> None:
     assert parse_stat(text) is None
