@@ -12,6 +12,8 @@ import os
 import platform
 import signal
 
+from .kernel_errors import checked
+
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
@@ -60,34 +62,25 @@ class _CapabilityData(ctypes.Structure):
     _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
 
 
-def _checked(result: int, call: str) -> int:
-    if result != -1:
-        return result
-    number = ctypes.get_errno()
-    error = OSError(number, os.strerror(number))
-    error.add_note(call)
-    raise error
-
-
 def unshare(flags: int) -> None:
     """Leave the namespaces named by `flags`."""
-    _checked(_libc.unshare(flags), f"unshare({flags:#x})")
+    checked(_libc.unshare(flags), f"unshare({flags:#x})")
 
 
 def setns(descriptor: int, kind: int) -> None:
     """Enter the namespace behind `descriptor`; `kind` is its CLONE_NEW flag."""
-    _checked(_libc.setns(descriptor, kind), f"setns({descriptor}, {kind:#x})")
+    checked(_libc.setns(descriptor, kind), f"setns({descriptor}, {kind:#x})")
 
 
 def prctl(option: int, argument: int = 0) -> None:
     """prctl(2) with one argument."""
-    _checked(_libc.prctl(option, argument, 0, 0, 0), f"prctl({option}, {argument})")
+    checked(_libc.prctl(option, argument, 0, 0, 0), f"prctl({option}, {argument})")
 
 
 def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
     """mount(2)."""
     arguments = (source.encode(), os.fsencode(target), kind.encode(), flags, data.encode())
-    _checked(_libc.mount(*arguments), f"mount({source!r}, {target!r}, {kind!r}, {flags:#x})")
+    checked(_libc.mount(*arguments), f"mount({source!r}, {target!r}, {kind!r}, {flags:#x})")
 
 
 def clone(flags: int) -> int:
@@ -98,7 +91,7 @@ def clone(flags: int) -> int:
     number = _SYS_CLONE.get(platform.machine())
     if number is None:
         raise OSError(38, f"clone() is not known for {platform.machine()}")
-    return int(_checked(_libc_holding_lock.syscall(number, flags | signal.SIGCHLD, 0, 0, 0, 0), f"clone({flags:#x})"))
+    return int(checked(_libc_holding_lock.syscall(number, flags | signal.SIGCHLD, 0, 0, 0, 0), f"clone({flags:#x})"))
 
 
 def close_all_but(*kept: int) -> None:
@@ -137,4 +130,4 @@ def keep_launcher_capabilities() -> None:
 def _set_capabilities(mask: int) -> None:
     header = _CapabilityHeader(_CAPABILITY_VERSION_3, 0)
     data = (_CapabilityData * 2)(_CapabilityData(mask, mask, 0), _CapabilityData(0, 0, 0))
-    _checked(_libc.capset(ctypes.byref(header), ctypes.byref(data)), f"capset({mask:#x})")
+    checked(_libc.capset(ctypes.byref(header), ctypes.byref(data)), f"capset({mask:#x})")

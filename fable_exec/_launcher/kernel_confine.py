@@ -12,6 +12,8 @@ import functools
 import os
 import platform
 
+from .kernel_errors import checked
+
 _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_ADD_RULE = 445
 _LANDLOCK_RESTRICT_SELF = 446
@@ -55,13 +57,7 @@ class _FilterProgram(ctypes.Structure):
 def _call(name: str, number: int, *arguments: int | ctypes.Structure) -> int:
     """One system call; structures go by reference, numbers as 64 bits."""
     words = [ctypes.byref(each) if isinstance(each, ctypes.Structure) else ctypes.c_ulong(each) for each in arguments]
-    result = int(_system_call(ctypes.c_long(number), *words))
-    if result == -1:
-        code = ctypes.get_errno()
-        error = OSError(code, os.strerror(code))
-        error.add_note(name)
-        raise error
-    return result
+    return checked(int(_system_call(ctypes.c_long(number), *words)), name)
 
 
 def landlock_abi() -> int:

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from .kernel_errors import checked
+
 IN_ATTRIB = 0x4
 IN_CLOSE_WRITE = 0x8
 IN_MOVED_FROM = 0x40
@@ -45,7 +47,7 @@ class Event(NamedTuple):
 def open_instance() -> int:
     """A non-blocking inotify instance; the descriptor is the caller's. Raises OSError, ENOSYS where there is no inotify."""
     if sys.platform == "linux":
-        return _checked(_init(os.O_NONBLOCK | os.O_CLOEXEC), "inotify_init1")
+        return checked(_init(os.O_NONBLOCK | os.O_CLOEXEC), "inotify_init1")
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 
@@ -53,7 +55,7 @@ def add_watch(instance: int, directory: int, mask: int) -> int:
     """Watch the directory behind the descriptor `directory`; the same directory gives the same number again, with this mask."""
     if sys.platform == "linux":
         path = f"/proc/self/fd/{directory}".encode()
-        return _checked(_add(instance, path, mask | IN_ONLYDIR), "inotify_add_watch")
+        return checked(_add(instance, path, mask | IN_ONLYDIR), "inotify_add_watch")
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 
@@ -74,12 +76,3 @@ def _events(data: bytes) -> Iterator[Event]:
         position += _HEADER.size
         yield Event(watch, mask, os.fsdecode(data[position : position + length].rstrip(b"\0")))
         position += length
-
-
-def _checked(result: int, call: str) -> int:
-    if result != -1:
-        return result
-    number = ctypes.get_errno()
-    error = OSError(number, os.strerror(number))
-    error.add_note(call)
-    raise error

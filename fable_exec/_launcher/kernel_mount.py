@@ -11,6 +11,8 @@ import errno
 import os
 import platform
 
+from .kernel_errors import checked
+
 AT_EMPTY_PATH = 0x1000
 AT_SYMLINK_NOFOLLOW = 0x100
 AT_RECURSIVE = 0x8000
@@ -44,19 +46,19 @@ class _MountAttributes(ctypes.Structure):
 def open_tree(path: str, *, recursive: bool, directory: int = -100) -> int:
     """A detached copy of the mount tree at `path` (the object itself, never a link's target); the descriptor is the caller's."""
     flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW | (AT_RECURSIVE if recursive else 0)
-    return _checked("open_tree", path, _OPEN_TREE, directory, os.fsencode(path), ctypes.c_uint(flags))
+    return _call("open_tree", path, _OPEN_TREE, directory, os.fsencode(path), ctypes.c_uint(flags))
 
 
 def copy_tree_of(descriptor: int, *, recursive: bool) -> int:
     """A detached copy of the mount tree at the object behind `descriptor`."""
     flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
-    return _checked("open_tree", "", _OPEN_TREE, descriptor, b"", ctypes.c_uint(flags))
+    return _call("open_tree", "", _OPEN_TREE, descriptor, b"", ctypes.c_uint(flags))
 
 
 def attach(tree: int, target: int) -> None:
     """Put the detached `tree` over the object behind `target`."""
     flags = ctypes.c_uint(MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH)
-    _checked("move_mount", "", _MOVE_MOUNT, tree, b"", target, b"", flags)
+    _call("move_mount", "", _MOVE_MOUNT, tree, b"", target, b"", flags)
 
 
 def set_attributes(tree: int, attributes: int, *, recursive: bool) -> None:
@@ -74,31 +76,20 @@ def pivot_root(new_root: str, put_old: str) -> None:
     number = _PIVOT_ROOT.get(platform.machine())
     if number is None:
         raise OSError(errno.ENOSYS, f"pivot_root() is not known for {platform.machine()}")
-    _checked("pivot_root", new_root, number, os.fsencode(new_root), os.fsencode(put_old))
+    _call("pivot_root", new_root, number, os.fsencode(new_root), os.fsencode(put_old))
 
 
 def detach(path: str) -> None:
     """Unmount `path` as soon as nobody uses it."""
-    if _libc.umount2(os.fsencode(path), MNT_DETACH) == -1:
-        raise _failure("umount2", path)
+    checked(_libc.umount2(os.fsencode(path), MNT_DETACH), "umount2", path)
 
 
 def _set(directory: int, path: bytes, flags: int, attributes: _MountAttributes) -> None:
     pointer, size = ctypes.byref(attributes), ctypes.c_size_t(ctypes.sizeof(attributes))
-    _checked("mount_setattr", os.fsdecode(path), _MOUNT_SETATTR, directory, path, ctypes.c_uint(flags), pointer, size)
+    _call("mount_setattr", os.fsdecode(path), _MOUNT_SETATTR, directory, path, ctypes.c_uint(flags), pointer, size)
 
 
-def _checked(call: str, path: str, number: int, *arguments: object) -> int:
+def _call(call: str, path: str, number: int, *arguments: object) -> int:
     # Plain integers would be passed as C int; the kernel reads whole registers.
     widened = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
-    result: int = _syscall(ctypes.c_long(number), *widened)
-    if result == -1:
-        raise _failure(call, path)
-    return result
-
-
-def _failure(call: str, path: str) -> OSError:
-    number = ctypes.get_errno()
-    error = OSError(number, os.strerror(number), path)
-    error.add_note(call)
-    return error
+    return checked(_syscall(ctypes.c_long(number), *widened), call, path)

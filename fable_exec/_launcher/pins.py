@@ -12,10 +12,9 @@ import os
 from collections.abc import Iterable
 
 from . import kernel_mount
-from .kernel_fs import RESOLVE_BENEATH, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, openat2
+from .kernel_fs import RESOLVE_STRICT, openat2
 from .linuxos import O_PATH
 
-_STRICT = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
 _NO_FOLLOW = O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _ANCHOR = kernel_mount.MOUNT_ATTR_NOSUID | kernel_mount.MOUNT_ATTR_NODEV
 _PIN = _ANCHOR | kernel_mount.MOUNT_ATTR_RDONLY
@@ -63,7 +62,7 @@ class Pins:
         # A directory that was an anchor and becomes a pin gets a second mount.
         if mounted.get(place) or (place in mounted and attributes == _ANCHOR):
             return
-        target = openat2(root, path, _NO_FOLLOW, resolve=_STRICT)
+        target = openat2(root, path, _NO_FOLLOW, resolve=RESOLVE_STRICT)
         try:
             tree = kernel_mount.copy_tree_of(target, recursive=True)
             try:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from .descriptor_limit import inherited_descriptor_limit
-from .kernel_fs import RESOLVE_BENEATH, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, openat2
+from .kernel_fs import RESOLVE_STRICT, openat2
 from .linuxos import O_PATH
 from .resource_limits import IGNORED_BY_PYTHON, Limit, fork_limited
 
@@ -86,17 +86,16 @@ def _enter_directory(workspace: Workspace, below: str) -> None:
 
 
 def _enter_below(root: int, below: str) -> None:
-    strict = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
-    directory = _open_below(root, below, strict)
+    directory = _open_below(root, below)
     try:
         os.fchdir(directory)
     finally:
         os.close(directory)
 
 
-def _open_below(root: int, below: str, resolve: int) -> int:
+def _open_below(root: int, below: str) -> int:
     try:
-        return openat2(root, below, O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, resolve=resolve)
+        return openat2(root, below, O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, resolve=RESOLVE_STRICT)
     except OSError as error:
         if error.errno != errno.ENOSYS:
             raise

@@ -13,14 +13,13 @@ from fable_exec._launcher import kernel_fs
 
 HAS_DIRECTORY_HANDLES = True
 
-_STRICT = kernel_fs.RESOLVE_BENEATH | kernel_fs.RESOLVE_NO_SYMLINKS | kernel_fs.RESOLVE_NO_MAGICLINKS
 _O_PATH: int = getattr(os, "O_PATH", 0)
 _HANDLE_FLAGS = _O_PATH | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 def open_beneath(path: str, dir_fd: int, flags: int, mode: int = 0, *, no_xdev: bool = False) -> int:
     """Open a whole relative path in one call that follows no link and does not leave `dir_fd`; O_CLOEXEC is added."""
-    resolve = _STRICT | kernel_fs.RESOLVE_NO_XDEV if no_xdev else _STRICT
+    resolve = kernel_fs.RESOLVE_STRICT | (kernel_fs.RESOLVE_NO_XDEV if no_xdev else 0)
     return kernel_fs.openat2(dir_fd, path, flags | os.O_CLOEXEC, mode, resolve)
 
 

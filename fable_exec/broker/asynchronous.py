@@ -53,7 +53,7 @@ class AsyncExecutionBroker(AsyncCalls):
     def __init__(self, policy: BrokerPolicy, *, clock: Callable[[], float] = write_lock.now) -> None:
         self.policy = policy
         self.blocking = ExecutionBroker(policy, clock=clock)
-        self._commands, self._runner = self.blocking.command_parts
+        self._commands, self._confined = self.blocking.command_parts
         self._started: set[AsyncStartedCommand] = set()
 
     async def perform(self, request: Request, on_event: OnEvent | None = None) -> Result:
@@ -116,7 +116,7 @@ class AsyncExecutionBroker(AsyncCalls):
         with self.blocking.operation(request) as operation:
             prepared = await self._prepared(request, operation)
             with self._commands.launching(prepared):
-                outcome = await self._runner.run_async(prepared.command, read_only=prepared.read_only)
+                outcome = await self._confined.run_async(prepared.command, read_only=prepared.read_only)
             return self._commands.report(prepared, outcome)
 
     async def _start(self, request: StartCommand) -> AsyncStartedCommand:
@@ -126,7 +126,7 @@ class AsyncExecutionBroker(AsyncCalls):
         with self.blocking.operation(request) as operation:
             prepared = await self._prepared(request, operation)
             with self._commands.launching(prepared):
-                running = await self._runner.start_async(prepared.command, read_only=prepared.read_only)
+                running = await self._confined.start_async(prepared.command, read_only=prepared.read_only)
             started = AsyncStartedCommand(running, prepared, self._commands, self._started.discard)
             self._started.add(started)
             return started

@@ -60,6 +60,7 @@ from fable_exec.protocol import (
     decode_request,
     encode_result,
 )
+from fable_exec.runner import Launchers
 from fable_exec.runtimes import runtime_paths
 
 __all__ = ["ExecutionBroker", "missing_file_is_value_error"]
@@ -74,6 +75,7 @@ class ExecutionBroker(BlockingCalls):
 
     Args:
         clock: seconds for the expiry of unlocks and the back-off after wrong tokens.
+        launchers: of the policy's workspace, begun already by a program that serves; the broker owns them from now on.
 
     Raises:
         PolicyError: an allow-list entry is ambiguous, or none can be found; a document of argument rules has faults.
@@ -81,21 +83,28 @@ class ExecutionBroker(BlockingCalls):
         PathError: the workspace is no longer there.
     """
 
-    def __init__(self, policy: BrokerPolicy, *, clock: Callable[[], float] = write_lock.now) -> None:
+    def __init__(
+        self, policy: BrokerPolicy, *, clock: Callable[[], float] = write_lock.now, launchers: Launchers | None = None
+    ) -> None:
         self.policy = policy
-        arguments = ArgumentJudge(policy)
         with ExitStack() as undo:
+            if launchers is not None:
+                undo.callback(launchers.close)
+            arguments = ArgumentJudge(policy)
             self._executables = resolve_executables(policy, os.environ)
             undo.callback(self._executables.close)
             self._workspace = undo.enter_context(Workspace.open(policy.workspace))
             self._recorder = Recorder(policy)
-            self._runner = ConfinedCommands(
-                policy, self._workspace, (*runtime_paths(self._executables), *policy.confinement.runtime_read_paths)
+            self._confined = ConfinedCommands(
+                policy,
+                self._workspace,
+                (*runtime_paths(self._executables), *policy.confinement.runtime_read_paths),
+                launchers,
             )
             undo.pop_all()
         self._lock = WriteLock(policy.write_token_digest, clock)
         self._paths = DoorPaths(self._workspace, policy.paths)
-        gate = Gate(policy, self._lock, self._runner.holds_read_only, arguments)
+        gate = Gate(policy, self._lock, self._confined.holds_read_only, arguments)
         environment = base_environment(policy, self._executables.path, os.environ)
         self._files = FileWork(policy, self._workspace, self._paths, gate)
         self._commands = CommandWork(policy, self._executables, environment, self._paths, gate)
@@ -221,7 +230,7 @@ class ExecutionBroker(BlockingCalls):
     def _started_for(self, request: ExecuteCommand | StartCommand, operation: Operation) -> StartedCommand:
         prepared = self._commands.prepare(request, operation)
         started = StartedCommand(
-            self._runner.start(prepared.command, read_only=prepared.read_only), prepared, self._commands, self._started.discard
+            self._confined.start(prepared.command, read_only=prepared.read_only), prepared, self._commands, self._started.discard
         )
         self._started.add(started)
         if self._closed:  # meanwhile; `close` may have looked before it was noted
@@ -231,8 +240,8 @@ class ExecutionBroker(BlockingCalls):
 
     @property
     def command_parts(self) -> tuple[CommandWork, ConfinedCommands]:
-        """What the asyncio twin drives by itself: the rules for commands, and the runner."""
-        return self._commands, self._runner
+        """What the asyncio twin drives by itself: the rules for commands, and what runs them under confinement."""
+        return self._commands, self._confined
 
     def _start(self, request: StartCommand) -> StartedCommand:
         return self.begin_command(request)
@@ -240,7 +249,7 @@ class ExecutionBroker(BlockingCalls):
     def _execute(self, request: ExecuteCommand, operation: Operation) -> CommandResult:
         prepared = self._commands.prepare(request, operation)
         with self._commands.launching(prepared):
-            outcome = self._runner.run(prepared.command, read_only=prepared.read_only)
+            outcome = self._confined.run(prepared.command, read_only=prepared.read_only)
         return self._commands.report(prepared, outcome)
 
     def _execute_streaming(self, request: ExecuteCommand, operation: Operation, on_event: OnEvent) -> CommandResult:
@@ -293,7 +302,7 @@ class ExecutionBroker(BlockingCalls):
             read_locked_interpreters=tuple(sorted(INTERPRETERS)),
             workspace=str(policy.workspace),
             policy_digest=policy.digest,
-            confinement=self._runner.applied(read_only=not writes_enabled),
+            confinement=self._confined.applied(read_only=not writes_enabled),
             limits=LimitsReport(
                 timeout_seconds=limits.timeout_seconds,
                 max_timeout_seconds=limits.max_timeout_seconds,
@@ -324,8 +333,8 @@ class ExecutionBroker(BlockingCalls):
             timeout_seconds=self.policy.limits.timeout_seconds,
             argument_rule="" if decided.arguments is None else decided.arguments.rule,
             argument_reason="" if decided.arguments is None else decided.arguments.reason,
-            applied=self._runner.applied(read_only=decision.read_only),
-            plan=self._runner.plan(read_only=decision.read_only).explain(),
+            applied=self._confined.applied(read_only=decision.read_only),
+            plan=self._confined.plan(read_only=decision.read_only).explain(),
         )
 
     # End
@@ -343,7 +352,7 @@ class ExecutionBroker(BlockingCalls):
                 all_of_it.callback(self._workspace.close)
                 all_of_it.callback(self._executables.close)
                 all_of_it.callback(self._close_started)
-                all_of_it.callback(self._runner.close)
+                all_of_it.callback(self._confined.close)
                 all_of_it.callback(self._background.close)
 
     def _close_started(self) -> None:

@@ -50,11 +50,6 @@ class Runner:
         return self._plan
 
     @property
-    def private(self) -> str:
-        """The launcher program's private directory on the host; it goes away with `close`."""
-        return self._launchers.private()
-
-    @property
     def applied(self) -> tuple[Applied, ...]:
         """What the plan gives, protection by protection; once somebody proved it, what is proved."""
         return self.plan.applied if self._applied is None else self._applied
