@@ -62,7 +62,10 @@ RESERVED_DIRECTORIES = tuple(
 
 @attrs.frozen(kw_only=True)
 class Confinement:
-    """What commands may touch besides the workspace. `strict()` is the default policy; `off()` asks for nothing."""
+    """What commands may touch besides the workspace.
+
+    `strict()` is what a document's table starts from, `off()` what a policy without one has.
+    """
 
     protections: Protections = attrs.field(
         factory=Protections, metadata=ruled(Nested(Protections), "How much each protection is insisted on.")
@@ -106,7 +109,7 @@ class Confinement:
 
     @classmethod
     def strict(cls) -> Confinement:
-        """The default: workspace only, system paths read-only, credentials absent, network off."""
+        """The defaults of the fields: workspace only, system paths read-only, credentials absent, network off."""
         return cls()
 
     @classmethod
