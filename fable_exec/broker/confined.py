@@ -10,17 +10,20 @@ import os
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 
 from fable_exec.canary import CanaryReport, judge, run_canary
 from fable_exec.confine import FileView, Plan, Support, compile_plan, refuse_unmet
-from fable_exec.laterfiles import Finding, Sentry
+from fable_exec.errors import InternalError
 from fable_exec.outcome import Applied, Denial, Outcome, display_text
 from fable_exec.pathguard import Workspace
 from fable_exec.policy import BrokerPolicy
 from fable_exec.runner import AsyncRunningCommand, Command, Launchers, Runner, RunningCommand, WorkspaceIdentity
+
+if TYPE_CHECKING:
+    from fable_exec.laterfiles import Finding, Sentry
 
 __all__ = ["ConfinedCommands"]
 
@@ -32,12 +35,22 @@ class ConfinedCommands:
 
     Args:
         runtime_paths: what commands may read and execute besides the system directories.
+        launchers: begun elsewhere, over the same directory; own ones are made otherwise.
     """
 
-    def __init__(self, policy: BrokerPolicy, workspace: Workspace, runtime_paths: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        policy: BrokerPolicy,
+        workspace: Workspace,
+        runtime_paths: tuple[str, ...],
+        launchers: Launchers | None = None,
+    ) -> None:
         self._policy = policy
         self._runtime_paths = runtime_paths
-        self._launchers = Launchers(WorkspaceIdentity.of(str(policy.workspace), workspace.fd))
+        identity = WorkspaceIdentity.of(str(policy.workspace), workspace.fd)
+        if launchers is not None and not launchers.is_over(identity):
+            raise InternalError("these launchers were begun over another directory")
+        self._launchers = launchers or Launchers(identity)
         self._guard = _LaterFiles(workspace, self.quarantine, policy.confinement.planted_files, self._pins_hold)
         watched = policy.confinement.mode("later_files") != "off"
         self._locked = Runner(self._launchers, partial(self._plan, writable=False))
@@ -128,9 +141,12 @@ class ConfinedCommands:
 
     def _prove(self, runner: Runner, read_only: bool) -> None:
         confinement = self._policy.confinement
+        if confinement.asks_for_nothing:
+            self._reports[read_only] = CanaryReport(())
+            return
         report = run_canary(runner, confinement.connect_ports)
         applied = judge(runner.plan.applied, report, writable=not read_only, network=confinement.network)
-        if not read_only:
+        if not read_only and confinement.mode("later_files") != "off":
             applied = self._guard.judged(applied)
         refuse_unmet(applied)
         runner.report(applied)
@@ -179,6 +195,8 @@ class _LaterFiles:
         if self._sentry is None:
             with self._posting:
                 if self._sentry is None:
+                    from fable_exec.laterfiles import Sentry  # for confined policies only
+
                     self._sentry = Sentry(self._workspace, self._quarantine(), self._action, pinned=self._pins_hold())
         return self._sentry
 

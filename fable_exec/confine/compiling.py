@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import attrs
-
-from fable_exec.confine import filters, resources
+from fable_exec.confine import resources
 from fable_exec.confine.applied import LauncherMode, applied_for, refuse_unmet
-from fable_exec.confine.filters import Inet, Metadata, Unix
-from fable_exec.confine.landlock import Ruleset, compile_rules, downgrade
 from fable_exec.confine.plan import LaunchMode, Plan, Step
-from fable_exec.confine.seccomp import Rule, assemble
 from fable_exec.confine.support import Support, explain_errno
 from fable_exec.confine.view import COMMAND_HOME, FileView
 from fable_exec.errors import ConfinementUnavailable
@@ -98,37 +93,16 @@ def _launcher(mode: LauncherMode, support: Support, confinement: Confinement, vi
     steps: list[Step] = [("umask", _COMMAND_UMASK), ("no_core_files",), *resources.launcher_steps(limits)]
     steps += [("no_new_privileges",), ("no_root_privileges",)]
     steps.append(("drop_capabilities",) if mode == "plain" else ("keep_launcher_capabilities",))
-    if support.landlock_abi and confinement.confines_files:
-        steps.append(("restrict_files", _ruleset(mode, support, confinement, view).to_wire()))
-    if not support.seccomp_reason and confinement.mode("kernel_surface") != "off":
-        steps.append(("load_filter", assemble(_filter(mode, confinement, view), support.machine).to_wire()))
+    steps += _restrictions(mode, support, confinement, view)
     return tuple(steps)
 
 
-def _ruleset(mode: LauncherMode, support: Support, confinement: Confinement, view: FileView) -> Ruleset:
-    listening, connecting = _ports(confinement)
-    rules = view.landlock_rules(own_root=mode != "plain")
-    return downgrade(compile_rules(attrs.evolve(rules, ports_bind=listening, ports_connect=connecting)), support.landlock_abi)[0]
+def _restrictions(mode: LauncherMode, support: Support, confinement: Confinement, view: FileView) -> list[Step]:
+    wants_files = bool(support.landlock_abi) and confinement.confines_files
+    wants_calls = not support.seccomp_reason and confinement.mode("kernel_surface") != "off"
+    if not wants_files and not wants_calls:
+        return []
+    from fable_exec.confine import restricting  # tables that only a confined plan needs
 
-
-def _ports(confinement: Confinement) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """TCP ports to listen on and to connect to; None leaves them to the network namespace or to the policy's "full"."""
-    if confinement.network == "ports":
-        return confinement.bind_ports, confinement.connect_ports
-    return None, None
-
-
-def _filter(mode: LauncherMode, confinement: Confinement, view: FileView) -> tuple[Rule, ...]:
-    if mode == "plain":
-        # Without mounts only the filter can keep a locked workspace's modes and times.
-        metadata: Metadata = "allow" if view.writable else "deny"
-        return filters.plain(
-            inet=_PLAIN_INET[confinement.network], unix=_PLAIN_UNIX[confinement.mode("host_sockets")], metadata=metadata
-        )
-    return filters.strict(inet=_OWN_INET[confinement.network], unix="all", metadata="allow")
-
-
-_OWN_INET: dict[str, Inet] = {"off": "full", "ports": "tcp", "full": "full"}
-"""With the network off there is a network of its own, where a socket reaches nobody but the command's own servers."""
-_PLAIN_INET: dict[str, Inet] = {"off": "off", "ports": "tcp", "full": "full"}
-_PLAIN_UNIX: dict[str, Unix] = {"strict": "pairs", "degradable": "pairs", "off": "all"}
+    steps = [restricting.file_step(mode, support, confinement, view)] if wants_files else []
+    return [*steps, restricting.call_step(mode, support, confinement, view)] if wants_calls else steps

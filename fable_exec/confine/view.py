@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 import attrs
 
-from fable_exec.confine.landlock import LandlockRules
 from fable_exec.confine.plan import Step
 
 __all__ = ["COMMAND_HOME", "SECRET_FILES", "SYSTEM_DIRECTORIES", "FileView"]
@@ -55,9 +54,6 @@ SECRET_FILES = (
 """Secrets that system packages keep in /etc: empty for commands, also for root."""
 
 COMMAND_HOME = "/home/command"
-_SCOPES = ("abstract_unix_socket", "signal")
-_HOST_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-_OWN_DEVICES = (*_HOST_DEVICES, "/dev/pts", "/dev/ptmx")
 _PRIVATE_DIRECTORIES = ("/tmp", "/var/tmp", COMMAND_HOME)
 _SHARED_MEMORY_BYTES = 256 * 1024 * 1024
 
@@ -91,29 +87,6 @@ class FileView:
             *_binds(self._runtimes_outside_workspace(), "read-only"),
             ("bind", self.workspace, self.workspace, "writable" if self.writable else "read-only", "required"),
             ("mount_proc",) if own_proc else ("bind", "/proc", "/proc", "read-only", "required"),
-        )
-
-    def landlock_rules(self, *, own_root: bool) -> LandlockRules:
-        """The same files for Landlock.
-
-        In a root of its own everything that exists may be read: /proc is another one in every slot, and no rule about it would
-        be found on the way up. What may be changed is listed all the same, so that two layers must fail.
-        """
-        workspace = (self.workspace,) if self.writable else ()
-        if own_root:
-            writable = ("/tmp", "/var/tmp", COMMAND_HOME, "/dev/shm", *workspace)
-            return LandlockRules(
-                execute=("/",), write=writable, devices=_OWN_DEVICES, optional=frozenset(_OWN_DEVICES), scopes=_SCOPES
-            )
-        readable = (*SYSTEM_DIRECTORIES, *self.runtime_paths, self.workspace, "/proc")
-        writable = ("{private}/tmp", "{private}/home", *workspace)
-        return LandlockRules(
-            execute=(*readable, *writable),
-            write=writable,
-            devices=_HOST_DEVICES,
-            optional=frozenset({*readable, *_HOST_DEVICES}),
-            hidden=SECRET_FILES,
-            scopes=_SCOPES,
         )
 
     def _runtimes_outside_workspace(self) -> tuple[str, ...]:

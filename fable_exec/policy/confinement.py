@@ -60,6 +60,10 @@ RESERVED_DIRECTORIES = tuple(
 """What commands get of the system or of their own; a workspace that is or holds one of these would lay it open or hide it."""
 
 
+_NAMESPACES_GIVE = ("whole_tree_end", "other_processes")
+"""What the launcher has namespaces for in any case: they end trees, and hide others besides."""
+
+
 @attrs.frozen(kw_only=True)
 class Confinement:
     """What commands may touch besides the workspace.
@@ -116,13 +120,18 @@ class Confinement:
     def off(cls) -> Confinement:
         """No protection but the end of the whole tree, as far as it goes here: a command may do what its user may."""
         modes: dict[str, Mode] = dict.fromkeys(PROTECTIONS, "off")
-        modes["whole_tree_end"] = modes["other_processes"] = "degradable"  # namespaces end trees, and hide others besides
+        modes.update(dict.fromkeys(_NAMESPACES_GIVE, "degradable"))
         return cls(protections=Protections(**modes), network="full")
 
     @property
     def confines_files(self) -> bool:
         """Whether any protection of files is asked for."""
         return any(self.mode(name) != "off" for name in FILE_PROTECTIONS)
+
+    @property
+    def asks_for_nothing(self) -> bool:
+        """Whether nothing is to be held but the end of the tree, as in `off`."""
+        return all(self.mode(name) == "off" for name in PROTECTIONS if name not in _NAMESPACES_GIVE)
 
     def mode(self, protection: str) -> Mode:
         """How much `protection` is insisted on."""

@@ -33,6 +33,21 @@ class Launchers:
         self._by_process: dict[int, _Own] = {}
         self._closed = False
 
+    @classmethod
+    def begun(cls, workspace: str) -> Launchers:
+        """Launchers over the directory `workspace`, whose zygote is on its way. Raises OSError when it is not there."""
+        descriptor = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            launchers = cls(WorkspaceIdentity.of(workspace, descriptor))
+        finally:
+            os.close(descriptor)
+        launchers.begin()
+        return launchers
+
+    def is_over(self, workspace: WorkspaceIdentity) -> bool:
+        """Whether this is about the same directory, by what it is and not by its name."""
+        return self._workspace == workspace
+
     def begin(self) -> None:
         """Start the zygote and do not wait for it: it gets ready while the caller does something else."""
         own = self._own()

@@ -1,4 +1,7 @@
-"""The server as a program: options, broker, admin channels, the loop, and the exit status."""
+"""The server as a program: options, broker, admin channels, the loop, and the exit status.
+
+The launcher program is started before the broker's rooms are loaded, so that the two get ready at the same time.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING
 
-from fable_exec.admin import open_channels
-from fable_exec.broker import ExecutionBroker
 from fable_exec.errors import FableExecError
-from fable_exec.server.loop import Server
 from fable_exec.server.options import AdminOptions, read_options
+
+if TYPE_CHECKING:
+    from fable_exec.broker import ExecutionBroker
+    from fable_exec.policy import BrokerPolicy
+    from fable_exec.server.loop import Server
 
 __all__ = ["main", "serve"]
 
@@ -25,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ExitStack() as stack:
         try:
             options = read_options(sys.argv[1:] if arguments is None else arguments, os.environ)
-            broker = stack.enter_context(ExecutionBroker(options.policy))
+            broker = stack.enter_context(_opened_broker(options.policy))
             server = stack.enter_context(_opened(broker, options.admin, 0, 1))
         except FableExecError as error:
             sys.stderr.write(" ".join(str(error).split()) + "\n")
@@ -49,9 +55,21 @@ def serve(broker: ExecutionBroker, *, admin: AdminOptions | None = None, stdin: 
         server.run()
 
 
+def _opened_broker(policy: BrokerPolicy) -> ExecutionBroker:
+    from fable_exec.runner.launchers import Launchers
+
+    launchers = Launchers.begun(str(policy.workspace))
+    from fable_exec.broker import ExecutionBroker
+
+    return ExecutionBroker(policy, launchers=launchers)
+
+
 @contextmanager
 def _opened(broker: ExecutionBroker, admin: AdminOptions, stdin: int, stdout: int) -> Iterator[Server]:
     """A server with its admin channels, ready to run."""
+    from fable_exec.admin import open_channels
+    from fable_exec.server.loop import Server
+
     server = Server(broker, stdin, stdout)
     with (
         closing(server),
