@@ -51,7 +51,11 @@ def run_worker(system: str, *, ordinary_user: int = 0, only: str = "", seconds: 
 
 def _boxed(argv: list[str], ordinary_user: int) -> list[str]:
     if os.geteuid() == 0:
-        user = [] if not ordinary_user else ["setpriv", f"--reuid={ordinary_user}", f"--regid={ordinary_user}", "--clear-groups", "--"]
+        user = (
+            []
+            if not ordinary_user
+            else ["setpriv", f"--reuid={ordinary_user}", f"--regid={ordinary_user}", "--clear-groups", "--"]
+        )
         # The host name is set inside, so that every run has another one.
         return [*_BOX, "sh", "-c", f'hostname box-{secrets.token_hex(4)}; exec "$@"', "sh", *user, *argv]
     box = [*_BOX, "--user", "--map-current-user"]

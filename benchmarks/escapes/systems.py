@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from benchmarks.escapes.scene import Host
 
@@ -88,7 +88,7 @@ class Ours:
 class Wrapped:
     """A program that is started with the command behind it. Subclasses say how."""
 
-    traits: dict[str, Any] = {"confined": True, "own_pids": True}
+    traits: ClassVar[dict[str, Any]] = {"confined": True, "own_pids": True}
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -101,7 +101,11 @@ class Wrapped:
         # start with, is kept as another descriptor.
         wrapped = ["/bin/sh", "-c", 'exec 9<&0 </dev/null; exec "$@"', "sh", *argv]
         process = subprocess.Popen(
-            self.argv(wrapped, locked=locked), cwd=self.host.workspace, stdout=subprocess.PIPE, stderr=subprocess.PIPE, close_fds=False
+            self.argv(wrapped, locked=locked),
+            cwd=self.host.workspace,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            close_fds=False,
         )
         try:
             output, complaint = process.communicate(timeout=seconds)
@@ -120,7 +124,7 @@ class Wrapped:
 
 
 class Control(Wrapped):
-    traits: dict[str, Any] = {"confined": False, "own_pids": False}
+    traits: ClassVar[dict[str, Any]] = {"confined": False, "own_pids": False}
 
     def argv(self, argv: list[str], *, locked: bool) -> list[str]:
         return argv
@@ -139,7 +143,7 @@ class Bubblewrap(Wrapped):
 
 
 class Sandlock(Wrapped):
-    traits: dict[str, Any] = {"confined": True, "own_pids": False}
+    traits: ClassVar[dict[str, Any]] = {"confined": True, "own_pids": False}
     _PROGRAM = (
         "import json, sys, sandlock\nplan = json.loads(sys.argv[1])\n"
         "box = sandlock.Sandbox(fs_readable=plan['read'], fs_writable=plan['write'], cwd=plan['cwd'])\n"

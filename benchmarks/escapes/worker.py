@@ -10,7 +10,6 @@ import base64
 import json
 import os
 import resource
-import shutil
 import socket
 import sys
 import tempfile
@@ -101,7 +100,12 @@ class Assault:
         batch.write_text(
             json.dumps(
                 [
-                    {"name": each.name, "code": codes[each.name], "facts": self.scenes[each.name].facts(), "seconds": each.seconds}
+                    {
+                        "name": each.name,
+                        "code": codes[each.name],
+                        "facts": self.scenes[each.name].facts(),
+                        "seconds": each.seconds,
+                    }
                     for each in attempts
                 ]
             )
@@ -146,7 +150,13 @@ class Assault:
             return
         text = (output if output is not None else "(no answer)").strip()[-400:]
         took = round(time.monotonic() - self._started, 2)
-        self.results[attempt.name] = {"took": took, "escaped": escaped, "output": text, "broken": self.host.broken, "ran": output is not None}
+        self.results[attempt.name] = {
+            "took": took,
+            "escaped": escaped,
+            "output": text,
+            "broken": self.host.broken,
+            "ran": output is not None,
+        }
 
 
 def attack(name: str, attempts: list[Attempt]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import ctypes
 import os
 import socket
 import stat
+from pathlib import Path
 
 from benchmarks.escapes.attempt import Registry, printed
 from benchmarks.escapes.scene import Scene
@@ -296,7 +297,7 @@ def _posix_memory(scene: Scene) -> None:
 
 
 add("System V and POSIX IPC", "POSIX shared memory read", "print(get(S.shm_path))", printed, prepare=_posix_memory)
-add("System V and POSIX IPC", "POSIX shared memory written", "append(S.shm_path, S.token)", lambda s, out: s.token in open(s.notes["shm_path"]).read(), prepare=_posix_memory)
+add("System V and POSIX IPC", "POSIX shared memory written", "append(S.shm_path, S.token)", lambda s, out: s.token in Path(s.notes["shm_path"]).read_text(), prepare=_posix_memory)
 add("System V and POSIX IPC", "POSIX shared memory made", "put('/dev/shm/made-' + S.token, 'x')", lambda s, out: _made(s))
 
 
@@ -310,7 +311,7 @@ def _temporary(scene: Scene) -> None:
 
 
 add("System V and POSIX IPC", "the host's /tmp read", "print(get(S.tmp_path))", printed, prepare=_temporary)
-add("System V and POSIX IPC", "the host's /tmp written", "append(S.tmp_path, S.token)", lambda s, out: s.token in open(s.notes["tmp_path"]).read(), prepare=_temporary)
+add("System V and POSIX IPC", "the host's /tmp written", "append(S.tmp_path, S.token)", lambda s, out: s.token in Path(s.notes["tmp_path"]).read_text(), prepare=_temporary)
 
 
 def _made(scene: Scene) -> bool:

@@ -70,8 +70,7 @@ _IN_REPOSITORY = (
 _WRITE = "p = '{path}'\nif os.path.dirname(p): os.makedirs(os.path.dirname(p), exist_ok=True)\nput(p, '[core]\\n\\tfsmonitor = ' + S.token + '\\n'); os.chmod(p, 0o755)"
 
 for _path in (*_FILES, *_IN_REPOSITORY):
-    _group = "later: rows at the top" if _path in _FILES or _path in _IN_REPOSITORY[:5] else "later: rows at the top"
-    add(_group, _path, "os.chdir(S.ws)\n" + _WRITE.format(path=_path), _at_top(_path))
+    add("later: rows at the top", _path, "os.chdir(S.ws)\n" + _WRITE.format(path=_path), _at_top(_path))
     add("later: rows at depth 6", _path, _WRITE.format(path=f"{_DEPTH}/{_path}"), planted(f"{_DEPTH}/{_path}"), prepare=repository(_DEPTH))
 _EVIL = "'[core]\\n\\tfsmonitor = ' + S.token + '\\n'"
 add("later: rows at the top", ".git/config", f"append(S.ws + '/.git/config', {_EVIL})", _at_top(".git/config"))

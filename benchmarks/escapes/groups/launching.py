@@ -115,7 +115,7 @@ _SURVIVALS = {
     "double fork": f"if os.fork() == 0:\n  os.setsid()\n  if os.fork() == 0: os.execvp('sh', {_SLEEP})\n  os._exit(0)",
     "a stopped process": f"if os.fork() == 0:\n  os.setsid(); p = subprocess.Popen({_SLEEP}); os.kill(p.pid, 19); os._exit(0)",
     "a subreaper": f"if os.fork() == 0:\n  os.setsid(); _libc.prctl(36, 1, 0, 0, 0); subprocess.Popen({_SLEEP}, start_new_session=True); os.execvp('sh', {_SLEEP})",
-    "vfork": f"subprocess.Popen(['sh', '-c', 'setsid sh -c \": left-%s; sleep 20; :\" &' % S.token])",
+    "vfork": "subprocess.Popen(['sh', '-c', 'setsid sh -c \": left-%s; sleep 20; :\" &' % S.token])",
     "PR_SET_PDEATHSIG cleared": f"if os.fork() == 0:\n  os.setsid(); _libc.prctl(1, 0, 0, 0, 0); os.execvp('sh', {_SLEEP})",
 }  # fmt: skip
 for _name, _code in _SURVIVALS.items():
