@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+import attrs
+
 from fable_exec.broker.gate import Gate
 from fable_exec.broker.paths import DoorPaths
 from fable_exec.broker.recording import Operation
@@ -143,7 +145,8 @@ class FileWork:
     def remove(self, request: RemovePath, operation: Operation) -> RemoveResult:
         path = self._paths.existing(request.path)
         self._gate.write(operation, path)
-        if self._workspace.stat(path).kind is not FileKind.DIRECTORY:
+        # Asked of the name alone: "link/" is then refused as what it is for a removal, not a directory.
+        if self._workspace.stat(attrs.evolve(path, directory_required=False)).kind is not FileKind.DIRECTORY:
             self._workspace.remove(path)
             return RemoveResult(path=str(path), removed=1)
         if not request.recursive:

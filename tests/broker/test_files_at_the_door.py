@@ -127,6 +127,20 @@ def test_an_edit_does_not_overwrite_what_another_wrote_meanwhile(
     assert (workspace / "a").read_text() == "another's old"
 
 
+def test_a_link_that_is_named_as_a_directory_is_not_removed(broker: ExecutionBroker, workspace: Path) -> None:
+    (workspace / "directory").mkdir()
+    (workspace / "link").symlink_to("directory")
+    with pytest.raises(NotADirectoryError):
+        broker.remove_path("link/")
+    with pytest.raises(NotADirectoryError):
+        broker.remove_path("link/", recursive=True)
+    assert (workspace / "link").is_symlink()
+    assert (workspace / "directory").is_dir()
+    broker.remove_path("link")
+    broker.remove_path("directory/")
+    assert list(workspace.iterdir()) == []
+
+
 def test_a_workspace_that_is_renamed_is_still_the_workspace(broker: ExecutionBroker, workspace: Path) -> None:
     workspace.rename(workspace.with_name("moved"))
     workspace.mkdir()
