@@ -11,6 +11,7 @@ from typing import Literal
 
 import attrs
 
+from fable_exec.confine.plan import LauncherMode
 from fable_exec.confine.resources import state_of
 from fable_exec.confine.support import Support, explain_errno
 from fable_exec.errors import ConfinementUnavailable
@@ -19,8 +20,6 @@ from fable_exec.policy.confinement import PROTECTIONS, Confinement
 from fable_exec.policy.values import Limits
 
 __all__ = ["State", "applied_for", "refuse_unmet"]
-
-LauncherMode = Literal["slots", "namespace", "plain"]
 
 
 @attrs.frozen
@@ -74,7 +73,7 @@ def _with_namespaces(mode: LauncherMode, support: Support, confinement: Confinem
         "later_files": _LATER_FILES_PINNED,
         "network": _network(support, confinement, own_network=True),
         "host_sockets": _host_sockets(support, confinement),
-        "other_processes": State(*_OWN_PROC if slots else _SHARED_PROC),
+        "other_processes": _OWN_PROC if slots else _SHARED_PROC,
         "whole_tree_end": State("active", "PID namespace"),
         "kernel_surface": _seccomp(support),
     }
@@ -98,8 +97,8 @@ def _plain(support: Support, confinement: Confinement) -> dict[str, State]:
     }
 
 
-_OWN_PROC = ("active", "PID namespace, own /proc")
-_SHARED_PROC = ("degraded", "PID namespace", "commands of one launcher see each other in /proc")
+_OWN_PROC = State("active", "PID namespace, own /proc")
+_SHARED_PROC = State("degraded", "PID namespace", "commands of one launcher see each other in /proc")
 _NO_SCOPES = State("degraded", "seccomp", "no Landlock scopes before ABI 6: abstract sockets by descriptor")
 _ABI_WITH_PORTS = 4
 _ABI_WITH_SCOPES = 6

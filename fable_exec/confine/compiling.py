@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fable_exec.confine import resources
-from fable_exec.confine.applied import LauncherMode, applied_for, refuse_unmet
-from fable_exec.confine.plan import LaunchMode, Plan, Step
+from fable_exec.confine.applied import applied_for, refuse_unmet
+from fable_exec.confine.plan import PRIVATE_ENVIRONMENT, LauncherMode, LaunchMode, Plan, Step
 from fable_exec.confine.support import Support, explain_errno
 from fable_exec.confine.view import COMMAND_HOME, FileView
 from fable_exec.errors import ConfinementUnavailable
@@ -16,7 +16,6 @@ __all__ = ["choose_mode", "compile_plan"]
 _COMMAND_UMASK = 0o022
 _HOST_NAME = "fable-exec"
 _BASE_NAMESPACES = ("mount", "pid", "ipc", "uts")
-_PRIVATE_ENVIRONMENT = (("HOME", "{private}/home"), ("TMPDIR", "{private}/tmp"))
 _VIEW_ENVIRONMENT = (("HOME", COMMAND_HOME), ("TMPDIR", "/tmp"))
 
 
@@ -62,7 +61,7 @@ def compile_plan(
         launcher=_launcher(mode, support, confinement, view, limits),
         command_limits=resources.command_limits(limits),
         watched_limits=resources.watched_limits(mode, support, limits),
-        environment=_VIEW_ENVIRONMENT if own_view else _PRIVATE_ENVIRONMENT,
+        environment=_VIEW_ENVIRONMENT if own_view else PRIVATE_ENVIRONMENT,
         applied=applied,
     )
 

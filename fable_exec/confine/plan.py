@@ -1,6 +1,6 @@
 """From what is wanted and what the host supports to a plan: pure data that the launcher program performs step by step.
 
-File and network protections will add steps here; the launcher knows each step by its name and refuses unknown ones.
+The launcher knows each step by its name and refuses unknown ones.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ import attrs
 from fable_exec.outcome import Applied
 
 LaunchMode = Literal["auto", "slots", "namespace", "plain"]
+"""What a policy may ask for."""
+LauncherMode = Literal["slots", "namespace", "plain"]
+"""What a launcher has; see docs/reference/launcher.md."""
 Step = tuple[Any, ...]
 ResourceLimit = tuple[str, int, int]
 """Name, soft limit, hard limit."""
 WatchedLimit = tuple[str, int]
 """Name, and the most that the whole tree of a command may have."""
 
-_PRIVATE_ENVIRONMENT = (("HOME", "{private}/home"), ("TMPDIR", "{private}/tmp"))
+PRIVATE_ENVIRONMENT = (("HOME", "{private}/home"), ("TMPDIR", "{private}/tmp"))
 _SLOTS_AHEAD = 2
 _INSTRUCTION_BYTES = 8  # struct sock_filter
 
@@ -32,7 +35,7 @@ class Plan:
     """How commands of one kind are launched.
 
     Args:
-        mode: "slots", "namespace" or "plain", see docs/explanation/design.md.
+        mode: where each command is put.
         namespaces: those that the launcher gets, empty in plain mode.
         slot_namespaces: those that each slot gets on top.
         stage: steps of process 1 of the namespaces; slot: of each slot's init; launcher: of the launcher itself.
@@ -42,7 +45,7 @@ class Plan:
         applied: what this gives, protection by protection.
     """
 
-    mode: Literal["slots", "namespace", "plain"]
+    mode: LauncherMode
     namespaces: tuple[str, ...] = ()
     slot_namespaces: tuple[str, ...] = ()
     stage: tuple[Step, ...] = ()
@@ -50,7 +53,7 @@ class Plan:
     launcher: tuple[Step, ...] = ()
     command_limits: tuple[ResourceLimit, ...] = ()
     watched_limits: tuple[WatchedLimit, ...] = ()
-    environment: tuple[tuple[str, str], ...] = _PRIVATE_ENVIRONMENT
+    environment: tuple[tuple[str, str], ...] = PRIVATE_ENVIRONMENT
     applied: tuple[Applied, ...] = ()
 
     @functools.cached_property

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from fable_exec.confine.plan import ResourceLimit, Step, WatchedLimit
+from fable_exec.confine.plan import LauncherMode, ResourceLimit, Step, WatchedLimit
 from fable_exec.confine.support import Support, explain_errno
 from fable_exec.policy.values import Limits
 
 __all__ = ["command_limits", "launcher_steps", "pid_max", "state_of", "watched_limits"]
-
-LauncherMode = Literal["slots", "namespace", "plain"]
 
 _DATA_HEADROOM_BYTES = 512 * 1024 * 1024
 """Address space that programs map for writing and never touch: stacks of threads, heaps of node."""

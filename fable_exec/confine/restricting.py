@@ -8,10 +8,9 @@ from __future__ import annotations
 import attrs
 
 from fable_exec.confine import filters
-from fable_exec.confine.applied import LauncherMode
 from fable_exec.confine.filters import Inet, Metadata, Unix
 from fable_exec.confine.landlock import LandlockRules, compile_rules, downgrade
-from fable_exec.confine.plan import Step
+from fable_exec.confine.plan import LauncherMode, Step
 from fable_exec.confine.seccomp import Rule, assemble
 from fable_exec.confine.support import Support
 from fable_exec.confine.view import COMMAND_HOME, SECRET_FILES, SYSTEM_DIRECTORIES, FileView
