@@ -62,7 +62,7 @@ def _create(directory: Path) -> None:
 
 
 def _install(python: Path, extras: list[str], groups: list[str]) -> None:
-    pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-input"]
+    pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-input", "--retries", "2"]
     target = f"{PROJECT}[{','.join(extras)}]" if extras else str(PROJECT)
     wanted = [part for name in groups for part in ("--group", f"{PROJECT / 'pyproject.toml'}:{name}")]
     print(f"installing {' '.join([*extras, *groups]) or 'the project'}", file=sys.stderr)
