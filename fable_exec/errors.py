@@ -84,11 +84,9 @@ class FableExecError(Exception):
         return str(self.args[0]) if self.args else ""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # OSError subclasses keep errno in a C slot that __dict__ does not carry.
-        fields = dict(self.__dict__)
-        number = getattr(self, "errno", None)
-        if number is not None:
-            fields["errno"] = number
+        # OSError subclasses keep these in C slots that __dict__ does not carry.
+        in_slots = {name: getattr(self, name, None) for name in ("errno", "filename", "filename2")}
+        fields = {**self.__dict__, **{name: value for name, value in in_slots.items() if value is not None}}
         return (_rebuild, (type(self), self.args, fields))
 
 

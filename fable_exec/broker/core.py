@@ -86,7 +86,10 @@ class ExecutionBroker(BlockingCalls):
     def __init__(
         self, policy: BrokerPolicy, *, clock: Callable[[], float] = write_lock.now, launchers: Launchers | None = None
     ) -> None:
+        if not isinstance(policy, BrokerPolicy):
+            raise TypeError(f"policy must be a BrokerPolicy, not {type(policy).__name__}")
         self.policy = policy
+        self._owner = os.getpid()
         with ExitStack() as undo:
             if launchers is not None:
                 undo.callback(launchers.close)
@@ -193,6 +196,7 @@ class ExecutionBroker(BlockingCalls):
             WritesLocked: the policy has no digest, the token is empty, or too many were wrong.
             Denied: the token is wrong.
         """
+        self._refuse_closed()
         scope = None if paths is None else self._scope(paths)
         try:
             self._lock.unlock(token, expires_in_seconds, scope)
@@ -204,8 +208,13 @@ class ExecutionBroker(BlockingCalls):
 
     def lock_writes(self) -> None:
         """Lock workspace writes again. Commands that run already go on; what they are fed is refused."""
+        self._refuse_closed()
         self._lock.lock()
         self._recorder.note("lock")
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise BrokerGone("the broker is closed")
 
     @property
     def writes_enabled(self) -> bool:
@@ -340,20 +349,26 @@ class ExecutionBroker(BlockingCalls):
     # End
 
     def close(self) -> None:
-        """End everything that still runs, in any thread, and release everything. Idempotent; later requests are BrokerGone."""
+        """End everything that still runs, in any thread, and release everything. Idempotent; later requests are BrokerGone.
+
+        In a forked child it releases the child's copies: what the parent runs is the parent's.
+        """
         with self._closing:
             if self._closed:
                 return
             self._closed = True
-            for started in list(self._started):
+            ours = os.getpid() == self._owner
+            for started in list(self._started) if ours else ():
                 started.cancel()
             with ExitStack() as all_of_it:
                 all_of_it.callback(self._recorder.close)
                 all_of_it.callback(self._workspace.close)
                 all_of_it.callback(self._executables.close)
-                all_of_it.callback(self._close_started)
+                if ours:
+                    all_of_it.callback(self._close_started)
                 all_of_it.callback(self._confined.close)
-                all_of_it.callback(self._background.close)
+                if ours:
+                    all_of_it.callback(self._background.close)
 
     def _close_started(self) -> None:
         for started in list(self._started):

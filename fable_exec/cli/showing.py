@@ -126,7 +126,7 @@ def _told(error: Exception, as_json: bool, status_of: Callable[[Exception], int]
 def _words(error: Exception) -> list[str]:
     if isinstance(error, PolicyError) and error.faults:
         return [f"{path}: {text}" if path else text for path, text in error.faults]
-    if isinstance(error, OSError) and error.filename is not None:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return [f"{error.filename}: {error.strerror}"]
     return [str(error) or type(error).__name__]
 
