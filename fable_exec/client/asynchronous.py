@@ -13,7 +13,7 @@ from fable_exec.client import admin_line
 from fable_exec.client.child import Child, start_child
 from fable_exec.client.conversation import Conversation, Pending
 from fable_exec.client.started import AsyncStartedCommand
-from fable_exec.errors import BrokerGone
+from fable_exec.errors import BrokerGone, Conflict
 from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import Cancel, ExecuteCommand, Probe, Request, Result, StartCommand, StartResult
 
@@ -26,6 +26,8 @@ _GIVE_UP_SECONDS = 1.0
 
 class AsyncBrokerClient(AsyncCalls):
     """The asyncio twin of BrokerClient, for one loop. The broker is started by `async with`, or by the first call.
+
+    Calls from another loop than the first one's raise Conflict.
 
     Args:
         python: the interpreter of the child; None is this one.
@@ -137,6 +139,7 @@ class _Link:
         self._loop.add_reader(child.answers, self._read)
 
     async def perform(self, request: Request, on_event: OnEvent | None) -> Result:
+        self._refuse_another_loop()
         arrived = asyncio.Event()
         pending, line = self._conversation.ask(request, arrived.set)
         try:
@@ -147,8 +150,14 @@ class _Link:
             raise
         return pending.result()
 
+    def _refuse_another_loop(self) -> None:
+        # Its readers are registered with the first loop: in another one an answer would never be seen.
+        if asyncio.get_running_loop() is not self._loop:
+            raise Conflict("this client belongs to another event loop; make one for each")
+
     async def command(self, line: bytes) -> bytes:
         """The admin's answer to `line`; what came when the channel ended or the time was over."""
+        self._refuse_another_loop()
         answer = b""
         async with self._commanding:
             if self._closed:

@@ -88,6 +88,7 @@ def start_child(policy: BrokerPolicy, python: str | None = None) -> Child:
         LaunchFailed: the interpreter could not be started.
     """
     with ExitStack() as ours, ExitStack() as theirs:
+        _take_standard_numbers(theirs)
         ours_admin, its_admin = socket.socketpair()
         ours.callback(ours_admin.close)
         theirs.callback(its_admin.close)
@@ -114,6 +115,13 @@ def start_child(policy: BrokerPolicy, python: str | None = None) -> Child:
             raise LaunchFailed.at("server", error.errno or 0, program) from error
         ours.pop_all()
     return Child(process, our_requests, our_answers, ours_admin, complaints)
+
+
+def _take_standard_numbers(until_started: ExitStack) -> None:
+    """Fill 0, 1 and 2 where the host has closed them: a channel with such a number would be the child's standard stream."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        until_started.callback(os.close, descriptor)
+    os.close(descriptor)
 
 
 def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
