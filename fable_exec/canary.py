@@ -24,6 +24,9 @@ from fable_exec.runner import Runner
 
 __all__ = ["ATTEMPTS", "Attempt", "CanaryReport", "judge", "run_canary"]
 
+_LONGEST_BAIT_PARENT = 60
+"""sun_path holds 107 bytes (unix(7)): what is left is for the bait's own names."""
+
 ATTEMPTS: dict[str, str] = {
     "write_workspace": "workspace_writes",
     "write_outside": "host_writes",
@@ -112,11 +115,17 @@ def _judged(each: Applied, broken_by: tuple[str, ...]) -> Applied:
     return attrs.evolve(each, state="degraded", reason=f"announced, but the canary got through: {', '.join(broken_by)}")
 
 
+def _bait_parent() -> str:
+    """The temporary directory, unless a socket's path in it would be too long to bind: then the system's."""
+    parent = tempfile.gettempdir()
+    return parent if len(os.fsencode(parent)) <= _LONGEST_BAIT_PARENT else "/tmp"
+
+
 @contextmanager
 def _bait(open_ports: Collection[int]) -> Iterator[Mapping[str, Any]]:
     """A directory beside the workspace with a secret and a listening socket, an abstract socket and a TCP port."""
     with ExitStack() as stack:
-        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="fable-exec-bait-"))
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="fable-exec-bait-", dir=_bait_parent()))
         secret = os.path.join(directory, "secret")
         with open(secret, "w", encoding="ascii") as file:
             file.write("secret")

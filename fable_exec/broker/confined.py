@@ -16,7 +16,7 @@ import attrs
 
 from fable_exec.canary import CanaryReport, judge, run_canary
 from fable_exec.confine import FileView, Plan, Support, compile_plan, refuse_unmet
-from fable_exec.errors import InternalError
+from fable_exec.errors import InternalError, PolicyError
 from fable_exec.outcome import Applied, Denial, Outcome, display_text
 from fable_exec.pathguard import Workspace
 from fable_exec.policy import BrokerPolicy
@@ -51,6 +51,7 @@ class ConfinedCommands:
         if launchers is not None and not launchers.is_over(identity):
             raise InternalError("these launchers were begun over another directory")
         self._launchers = launchers or Launchers(identity)
+        self._workspace_path = str(policy.workspace)
         self._guard = _LaterFiles(workspace, self.quarantine, policy.confinement.planted_files, self._pins_hold)
         watched = policy.confinement.mode("later_files") != "off"
         self._locked = Runner(self._launchers, partial(self._plan, writable=False))
@@ -103,7 +104,10 @@ class ConfinedCommands:
 
     def quarantine(self) -> str:
         """Where planted files are moved: in the launcher's private directory, which goes away with it."""
-        return os.path.join(self._launchers.private(), "quarantine")
+        private = os.path.realpath(self._launchers.private())
+        if os.path.commonpath((private, self._workspace_path)) == self._workspace_path:
+            raise PolicyError.of([("workspace", f"must not hold the temporary directory (TMPDIR) of this process: {private}")])
+        return os.path.join(private, "quarantine")
 
     def close(self) -> None:
         """End everything. Idempotent."""
