@@ -35,7 +35,8 @@ def nothing_left() -> Iterator[None]:
     before = set(open_descriptors()), set(threading.enumerate()), children()
     yield
     if _left(before) != _NOTHING:
-        gc.collect()  # what an exception's cycle still holds is not left; collecting every time would take most of the suite's time
+        # What an exception's cycle still holds is not left. To collect every time would take most of the suite's time.
+        gc.collect()
     assert _left(before) == _NOTHING
 
 
