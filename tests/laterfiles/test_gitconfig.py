@@ -171,7 +171,7 @@ SAFE = """
 [submodule]
 	active = .
 [submodule "sub"]
-	url = /work/sub.git
+	url = /srv/sub.git
 	active = true
 """
 
