@@ -57,9 +57,11 @@ def test_each_error_has_its_name_on_the_wire(error: BaseException, action: str |
 
 
 def every_class(kind: type[errors.FableExecError] = errors.FableExecError) -> Iterator[type[errors.FableExecError]]:
+    """Of the errors room: a class of another room, once loaded, is none that the wire knows."""
     yield kind
     for subclass in kind.__subclasses__():
-        yield from every_class(subclass)
+        if subclass.__module__ == errors.__name__:
+            yield from every_class(subclass)
 
 
 @pytest.mark.parametrize("kind", sorted(set(every_class()), key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)
