@@ -24,8 +24,11 @@ def children() -> set[int]:
     """Process ids of the children of every thread of this process."""
     found: set[int] = set()
     for task in os.listdir("/proc/self/task"):
-        with open(f"/proc/self/task/{task}/children") as file:
-            found |= {int(pid) for pid in file.read().split()}
+        try:
+            with open(f"/proc/self/task/{task}/children") as file:
+                found |= {int(pid) for pid in file.read().split()}
+        except FileNotFoundError:
+            continue  # that thread has just ended
     return found
 
 
