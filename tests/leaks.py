@@ -27,7 +27,7 @@ def children() -> set[int]:
         try:
             with open(f"/proc/self/task/{task}/children") as file:
                 found |= {int(pid) for pid in file.read().split()}
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             continue  # that thread has just ended
     return found
 
