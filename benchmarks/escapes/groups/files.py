@@ -180,7 +180,7 @@ def _sized(scene: Scene) -> None:
 
 add("secrets", "size and times by stat", "print('size=%d' % os.stat(S.out + '/secret').st_size)", _stat_leak, prepare=_sized, weaker=True)
 
-_SYSTEM_SECRETS = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/sudoers", "/root/.bashrc")
+_SYSTEM_SECRETS = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/sudoers")
 for _path in _SYSTEM_SECRETS:
     add("secrets", _path, f"data = get({_path!r})\nif data: won(data[:4])")
 add(
