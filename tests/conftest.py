@@ -62,6 +62,14 @@ def _kernel_skips() -> int:
     return sum(count for (name, _), count in _missing_abilities.items() if name in abilities.KERNEL)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What tests have quarantined must not lie among the user's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     """An empty private directory (0700), named in its resolved form."""

@@ -1,6 +1,6 @@
-"""Remove the private directory by descriptor: a link in it is removed, never followed.
+"""Remove a tree by descriptor, the private directory above all: a link in it is removed, never followed.
 
-Commands fill that directory, so its tree may be of any depth: a directory that lies too deep is first moved up to the top, and
+Commands fill such a directory, so its tree may be of any depth: a directory that lies too deep is first moved up to the top, and
 neither descriptors nor stack run out.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import stat
 from collections.abc import Iterator
 
 from .linuxos import O_PATH
@@ -23,14 +24,23 @@ def remove_tree(path: str) -> None:
     with contextlib.suppress(OSError):
         parent = os.open(os.path.dirname(path), O_PATH | _DIRECTORY)
         try:
-            top = _open_any(parent, os.path.basename(path))
-            try:
-                _empty_top(top)
-            finally:
-                os.close(top)
-            os.rmdir(os.path.basename(path), dir_fd=parent)
+            remove_entry(parent, os.path.basename(path))
         finally:
             os.close(parent)
+
+
+def remove_entry(parent: int, name: str) -> None:
+    """The same of the entry `name` of the directory `parent`, which may also be a file or a link."""
+    with contextlib.suppress(OSError):
+        if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=parent)
+            return
+        top = _open_any(parent, name)
+        try:
+            _empty_top(top)
+        finally:
+            os.close(top)
+        os.rmdir(name, dir_fd=parent)
 
 
 def _empty_top(top: int) -> None:

@@ -52,7 +52,7 @@ class ConfinedCommands:
             raise InternalError("these launchers were begun over another directory")
         self._launchers = launchers or Launchers(identity)
         self._workspace_path = str(policy.workspace)
-        self._guard = _LaterFiles(workspace, self.quarantine, policy.confinement.planted_files, self._pins_hold)
+        self._guard = _LaterFiles(workspace, policy.confinement.planted_files, self._pins_hold)
         watched = policy.confinement.mode("later_files") != "off"
         self._locked = Runner(self._launchers, partial(self._plan, writable=False))
         self._unlocked = Runner(self._launchers, partial(self._plan, writable=True), self._guard if watched else None)
@@ -102,12 +102,12 @@ class ConfinedCommands:
         """See Runner.start_async."""
         return await (await self._proved_async(read_only)).start_async(command)
 
-    def quarantine(self) -> str:
-        """Where planted files are moved: in the launcher's private directory, which goes away with it."""
+    def private(self) -> str:
+        """The launcher's private directory, which goes away with it. Raises PolicyError when the workspace holds it."""
         private = os.path.realpath(self._launchers.private())
         if os.path.commonpath((private, self._workspace_path)) == self._workspace_path:
             raise PolicyError.of([("workspace", f"must not hold the temporary directory (TMPDIR) of this process: {private}")])
-        return os.path.join(private, "quarantine")
+        return private
 
     def close(self) -> None:
         """End everything. Idempotent."""
@@ -163,14 +163,12 @@ class _LaterFiles:
     def __init__(
         self,
         workspace: Workspace,
-        quarantine: Callable[[], str],
         mode: Literal["neutralise", "report", "fail"],
         pins_hold: Callable[[], bool],
     ) -> None:
         self._workspace = workspace
         self._action: Literal["neutralise", "report"] = "report" if mode == "report" else "neutralise"
         self._fails = mode == "fail"
-        self._quarantine = quarantine
         self._pins_hold = pins_hold
         self._sentry: Sentry | None = None
         self._posting = threading.Lock()
@@ -192,6 +190,7 @@ class _LaterFiles:
         return tuple(_denial(finding, self._fails) for finding in self._posted().after_command())
 
     def close(self) -> None:
+            self.private()
         if self._sentry is not None:
             self._sentry.close()
 
@@ -199,9 +198,10 @@ class _LaterFiles:
         if self._sentry is None:
             with self._posting:
                 if self._sentry is None:
-                    from fable_exec.laterfiles import Sentry  # for confined policies only
+                    from fable_exec.laterfiles import Sentry, standard_place  # for confined policies only
 
-                    self._sentry = Sentry(self._workspace, self._quarantine(), self._action, pinned=self._pins_hold())
+                    quarantine = standard_place(self._workspace.path)
+                    self._sentry = Sentry(self._workspace, quarantine, self._action, pinned=self._pins_hold())
         return self._sentry
 
 
@@ -217,3 +217,4 @@ def _denial(finding: Finding, fails: bool) -> Denial:
 
 def _state(applied: tuple[Applied, ...], protection: str) -> str:
     return next((each.state for each in applied if each.protection == protection), "off")
+    kept = f"; kept as {display_text(finding.kept)}"[:_MAX_PATH_CHARACTERS] if finding.kept else ""

@@ -7,6 +7,7 @@ function and name it in SECTIONS; `doctor` needs no change.
 from __future__ import annotations
 
 import functools
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
@@ -18,6 +19,7 @@ from fable_exec.cli.remedies import ability_remedy, protection_remedy
 from fable_exec.confine import LaunchMode, Support, probe_host
 from fable_exec.confine.support import explain_errno
 from fable_exec.errors import ConfinementUnavailable
+from fable_exec.laterfiles import contents_of, standard_place
 from fable_exec.outcome import Applied
 from fable_exec.pathguard import Workspace
 from fable_exec.policy import PROTECTIONS, BrokerPolicy, Confinement, Limits
@@ -65,6 +67,7 @@ class Asked:
 
     def __init__(self, policy: BrokerPolicy | None = None, confinement: Confinement | None = None) -> None:
         self.launch: LaunchMode = "auto" if policy is None else policy.launch
+        self.workspace = "" if policy is None else str(policy.workspace)
         self._limits = Limits() if policy is None else policy.limits
         self._confinement = confinement or (None if policy is None else policy.confinement)
 
@@ -145,5 +148,17 @@ def _protections(asked: Asked) -> Iterator[Finding]:
         )
 
 
-SECTIONS: dict[str, Callable[[Asked], Iterable[Finding]]] = {"abilities": _abilities, "protections": _protections}
+def _kept(asked: Asked) -> Iterator[Finding]:
+    """Where planted files go, and how much is there: for a person to look at, and to remove."""
+    path = standard_place(asked.workspace or os.devnull)
+    try:
+        found = contents_of(path)
+    except OSError as error:
+        reason = f"{path}: {error.strerror}"
+        yield Finding(name="quarantine", state="degraded", reason=reason, remedy="give it to this user, or set XDG_STATE_HOME")
+        return
+    yield Finding(name="quarantine", state="active", means=f"{path}: {found.items} items, {found.size_bytes} bytes")
+
+
+SECTIONS: dict[str, Callable[[Asked], Iterable[Finding]]] = {"abilities": _abilities, "protections": _protections, "kept": _kept}
 """By name, in the order of the report."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from fable_exec.laterfiles.judging import Finding
 from fable_exec.laterfiles.names import Kind, LaterFile, kind_of_path
+from fable_exec.laterfiles.quarantine import contents_of, standard_place
 from fable_exec.laterfiles.sentry import Sentry
 
-__all__ = ["Finding", "Kind", "LaterFile", "Sentry", "kind_of_path"]
+__all__ = ["Finding", "Kind", "LaterFile", "Sentry", "contents_of", "kind_of_path", "standard_place"]

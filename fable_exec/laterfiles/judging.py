@@ -31,9 +31,8 @@ class Finding:
     """One planted file, or one place that could not be judged.
 
     Args:
-        done: "quarantined", "rewritten", "renamed" (beside, where the quarantine is on another file system) or "left" (nothing
-            was done).
-        kept: the name under which what was there is kept: in the quarantine, or beside when "renamed". Empty if nothing is.
+        done: "quarantined", "rewritten", "renamed" (beside, where the quarantine cannot take it) or "left" (nothing was done).
+        kept: the absolute path of what was there: in the quarantine, or beside when "renamed". Empty if nothing is kept.
     """
 
     path: str
@@ -98,8 +97,8 @@ class Judge:
     def _rewrite(self, file: LaterFile, text: str, verdict: Verdict) -> Finding:
         if not self._neutralise:
             return finding(file, "left", verdict.fault)
-        kept = self._quarantine.keep_copy(file.components[-1], text.encode("utf-8", "surrogateescape"))
         try:
+            kept = self._quarantine.keep_copy(file, verdict.fault, text.encode("utf-8", "surrogateescape"))
             self._write(file, verdict.mended())
         except OSError:
             return self._move_away(file, verdict.fault) or finding(file, "left", f"{verdict.fault}; it vanished meanwhile")
@@ -147,11 +146,11 @@ class Judge:
         except OSError:
             return finding(file, "left", f"{detail}; its directory cannot be entered")
         try:
-            taken = self._quarantine.take(parent, file.components[-1])
+            taken = self._quarantine.take(parent, file, detail)
         except OSError as error:
             if error.errno == errno.ENOENT and status_of(self._workspace, file.components) is None:
                 return None
             return finding(file, "left", f"{detail}; could not be moved away: {error.strerror}")
         finally:
             os.close(parent)
-        return finding(file, taken.done, detail, taken.name)
+        return finding(file, taken.done, detail, taken.path)

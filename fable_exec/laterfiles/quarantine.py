@@ -1,74 +1,284 @@
-"""Take one name out of the workspace without losing it: into a directory outside, or else under a harmless name."""
+"""Where planted files are kept: a private directory of the user, outside the workspace, that outlives the broker and stays bounded.
+
+One directory for each item, its name a time: in it what was `planted`, under that name whatever its own was, and `about.json`. The
+oldest items go first. What runs later leaves the workspace, or at least its name, in one step; only then is anything else done.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import json
 import os
 import stat
+import time
+from collections.abc import Iterator
 
-__all__ = ["Quarantine", "Taken", "open_up"]
+import attrs
 
+from fable_exec._launcher.removal import remove_entry, remove_tree
+from fable_exec._sys import try_lock
+from fable_exec.laterfiles.carrying import carry
+from fable_exec.laterfiles.names import LaterFile
+
+__all__ = ["Contents", "Quarantine", "Taken", "contents_of", "open_up", "standard_place"]
+
+MAX_ITEMS = 1_000
+MAX_BYTES = 256 * 1024 * 1024
+"""Of all items together; the newest one is kept even if it alone is larger."""
+_SMALLEST_BYTES = 4_096
+_MAX_MEASURED = 100_000
+_MAX_HELD = 64
 _CLOSED = (errno.EACCES, errno.EPERM)
 _NAME_BYTES = 100
+_DIRECTORY = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _HANDLE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+_PLANTED, _ABOUT = "planted", "about.json"
 
 
+@attrs.frozen
 class Taken:
-    """How it went: `done` is "quarantined" or "renamed", `name` what it is called now, in its new place."""
+    """How it went: `done` is "quarantined" or "renamed", `path` where it is now, absolute."""
 
-    def __init__(self, done: str, name: str) -> None:
-        self.done, self.name = done, name
+    done: str
+    path: str
+
+
+@attrs.frozen
+class Contents:
+    """How much a quarantine holds."""
+
+    path: str
+    items: int
+    size_bytes: int
+
+
+def standard_place(workspace_path: str) -> str:
+    """The quarantine of this user for a workspace: in $XDG_STATE_HOME, in ~/.local/state, or below /var/tmp.
+
+    The first that can be had outside the workspace; nothing is made yet.
+    """
+    candidates = [*_state_homes(), f"/var/tmp/fable-exec-{os.geteuid()}"]
+    usable = [place for place in candidates if _is_outside(place, workspace_path) and _can_be_made(place)]
+    return os.path.join((usable or candidates[-1:])[0], "quarantine")
+
+
+def _state_homes() -> Iterator[str]:
+    named = os.environ.get("XDG_STATE_HOME", "")
+    if os.path.isabs(named):  # the XDG base directory specification: others are to be ignored
+        yield os.path.join(named, "fable-exec")
+    home = os.path.expanduser("~")
+    if os.path.isdir(home):
+        yield os.path.join(home, ".local/state/fable-exec")
+
+
+def _can_be_made(path: str) -> bool:
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)
+
+
+def _is_outside(path: str, workspace_path: str) -> bool:
+    return os.path.commonpath((os.path.realpath(path), workspace_path)) != workspace_path
 
 
 class Quarantine:
-    """A directory outside the workspace, made (0700) when it is first needed. Nothing in it is ever overwritten."""
+    """The directory `path`, made (0700) when it is first needed. Nothing in it is ever overwritten.
+
+    Raises:
+        ValueError: it lies inside the workspace.
+    """
 
     def __init__(self, path: str, workspace_path: str) -> None:
-        self.path = os.path.realpath(path)
-        if os.path.commonpath((self.path, workspace_path)) == workspace_path:
+        if not _is_outside(path, workspace_path):
             raise ValueError(f"the quarantine must lie outside the workspace, not at {path!r}")
+        self.path = os.path.realpath(path)
+        self._workspace_path = workspace_path
+        self._grown = False
 
-    def take(self, parent: int, name: str) -> Taken:
-        """Move the entry `name` of the directory `parent` away.
+    def take(self, parent: int, file: LaterFile, why: str) -> Taken:
+        """Move `file`, an entry of the directory `parent`, away.
 
         A directory that a command made unchangeable is opened up first. Raises OSError when it stays where it is.
         """
         try:
-            return self._moved(parent, name)
+            return self._moved(parent, file, why)
         except OSError as error:
             if error.errno not in _CLOSED:
                 raise
         open_up(parent, ".")
-        open_up(parent, name)
-        return self._moved(parent, name)
+        open_up(parent, file.components[-1])
+        return self._moved(parent, file, why, opened=True)
 
-    def keep_copy(self, name: str, data: bytes) -> str:
-        """Keep what a file held before it is rewritten; returns the copy's name."""
-        place = self._new_name(name)
-        with open(os.path.join(self._directory(), place), "xb") as copy:
-            copy.write(data)
-        return place
+    def keep_copy(self, file: LaterFile, why: str, data: bytes) -> str:
+        """Keep what a file held before it is rewritten; returns the copy's path. Raises OSError when that cannot be."""
+        with self._new_item() as (item, path):
+            descriptor = os.open(_PLANTED, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=item)
+            with os.fdopen(descriptor, "wb") as copy:
+                copy.write(data)
+            self._describe(item, file, why)
+            return path
 
-    def _moved(self, parent: int, name: str) -> Taken:
-        place = self._new_name(name)
+    def trim(self) -> None:
+        """Remove the oldest items if something was added and there is too much now. Never raises OSError."""
+        if not self._grown:
+            return
+        self._grown = False
+        with contextlib.suppress(OSError), self._opened() as directory:
+            if not try_lock(directory):
+                return  # another one is at it, and sees what we added
+            left_items, left_bytes = MAX_ITEMS, MAX_BYTES
+            for position, (name, size) in enumerate(_items(directory)):
+                left_items, left_bytes = left_items - 1, left_bytes - size
+                if position and min(left_items, left_bytes) < 0:
+                    remove_tree(os.path.join(self.path, name))
+
+    def _moved(self, parent: int, file: LaterFile, why: str, *, opened: bool = False) -> Taken:
+        name = file.components[-1]
         try:
-            os.rename(name, os.path.join(self._directory(), place), src_dir_fd=parent)
-            return Taken("quarantined", place)
+            with self._new_item() as (item, path):
+                os.rename(name, _PLANTED, src_dir_fd=parent, dst_dir_fd=item)
+                with contextlib.suppress(OSError):
+                    self._describe(item, file, why)
+                return Taken("quarantined", path)
         except OSError as error:
-            if error.errno != errno.EXDEV:
+            if not _is_there(parent, name) or (error.errno in _CLOSED and not opened):
                 raise
-        # Another file system. No tool looks for this name, and git takes a hook called so for a sample.
-        place = f"{_short(name)}.{os.urandom(6).hex()}.quarantined.sample"
-        os.rename(name, place, src_dir_fd=parent, dst_dir_fd=parent)
-        return Taken("renamed", place)
+        # Another file system, or no quarantine to be had. No tool looks for this name, and git takes a hook called so for a sample.
+        beside = f"{_short(name)}.{os.urandom(6).hex()}.quarantined.sample"
+        os.rename(name, beside, src_dir_fd=parent, dst_dir_fd=parent)
+        return self._carried(parent, beside, file, why)
 
-    def _directory(self) -> str:
-        os.makedirs(self.path, 0o700, exist_ok=True)
-        return self.path
+    def _carried(self, parent: int, beside: str, file: LaterFile, why: str) -> Taken:
+        """What was renamed beside, taken to another file system if it is of a size that can be copied."""
+        renamed = Taken("renamed", os.path.join(self._workspace_path, *file.components[:-1], beside))
+        try:
+            with self._new_item() as (item, path):
+                carry(parent, beside, item, _PLANTED)
+                self._describe(item, file, why)
+        except OSError:
+            return renamed
+        remove_entry(parent, beside)
+        return renamed if _is_there(parent, beside) else Taken("quarantined", path)
 
-    @staticmethod
-    def _new_name(name: str) -> str:
-        return f"{os.urandom(8).hex()}-{_short(name)}"
+    def _describe(self, item: int, file: LaterFile, why: str) -> None:
+        about = {
+            "workspace": self._workspace_path,
+            "path": file.path,
+            "kind": file.kind.value,
+            "why": why,
+            "bytes": _size_of(item),
+        }
+        descriptor = os.open(_ABOUT, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=item)
+        with os.fdopen(descriptor, "w", encoding="ascii") as text:
+            json.dump(about, text)
+
+    @contextlib.contextmanager
+    def _new_item(self) -> Iterator[tuple[int, str]]:
+        """A new item's directory, and the path that what is planted will have in it; gone again when the body fails."""
+        now = time.time_ns()
+        name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now // 10**9))}.{now % 10**9:09}Z-{os.urandom(4).hex()}"
+        with self._opened() as directory:
+            os.mkdir(name, 0o700, dir_fd=directory)
+            try:
+                item = os.open(name, _DIRECTORY, dir_fd=directory)
+                try:
+                    yield item, os.path.join(self.path, name, _PLANTED)
+                finally:
+                    os.close(item)
+            except OSError:
+                remove_entry(directory, name)
+                raise
+        self._grown = True
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        above = os.path.dirname(self.path)
+        os.makedirs(os.path.dirname(above), exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(above, 0o700)
+        holder = _open_own(above, None)
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(os.path.basename(self.path), 0o700, dir_fd=holder)
+            directory = _open_own(os.path.basename(self.path), holder)
+        finally:
+            os.close(holder)
+        try:
+            if stat.S_IMODE(os.fstat(directory).st_mode) != 0o700:
+                os.fchmod(directory, 0o700)
+            yield directory
+        finally:
+            os.close(directory)
+
+
+def contents_of(path: str) -> Contents:
+    """How much the quarantine at `path` holds; nothing if it is not there. Raises OSError when it cannot be looked into."""
+    try:
+        directory = _open_own(path, None)
+    except FileNotFoundError:
+        return Contents(path, 0, 0)
+    try:
+        sizes = [size for _, size in _items(directory)]
+    finally:
+        os.close(directory)
+    return Contents(path, len(sizes), sum(sizes))
+
+
+def _items(directory: int) -> list[tuple[str, int]]:
+    """Names and bytes of the items, the newest first."""
+    return [(name, _recorded_size(directory, name)) for name in sorted(os.listdir(directory), reverse=True)]
+
+
+def _recorded_size(directory: int, name: str) -> int:
+    try:
+        item = os.open(name, _DIRECTORY, dir_fd=directory)
+    except OSError:
+        return _SMALLEST_BYTES
+    try:
+        with open(os.open(_ABOUT, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=item), encoding="ascii") as text:
+            return int(json.load(text)["bytes"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return _size_of(item)  # cut off while it was written
+    finally:
+        os.close(item)
+
+
+def _size_of(directory: int, left: int = _MAX_MEASURED) -> int:
+    """What the tree takes on disk, at least a block for each entry; not followed further than _MAX_MEASURED entries."""
+    total, waiting = 0, [os.dup(directory)]
+    while waiting:
+        place = waiting.pop()
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    left -= 1
+                    total += max(_SMALLEST_BYTES, 512 * getattr(entry.stat(follow_symlinks=False), "st_blocks", 0))
+                    if left > 0 and len(waiting) < _MAX_HELD and entry.is_dir(follow_symlinks=False):
+                        with contextlib.suppress(OSError):
+                            waiting.append(os.open(entry.name, _DIRECTORY, dir_fd=place))
+        except OSError:
+            pass
+        finally:
+            os.close(place)
+    return total
+
+
+def _open_own(name: str, parent: int | None) -> int:
+    """The directory, if it is this user's own, or the system's: somebody else's may have been put in its place."""
+    directory = os.open(name, _DIRECTORY, dir_fd=parent)
+    if os.fstat(directory).st_uid not in (os.geteuid(), 0):
+        os.close(directory)
+        raise PermissionError(errno.EPERM, "belongs to another user", name)
+    return directory
+
+
+def _is_there(parent: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 def _short(name: str) -> str:

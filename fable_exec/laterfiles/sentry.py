@@ -45,7 +45,8 @@ class Sentry:
         self._workspace = workspace
         self._pinned = pinned
         self._neutralise = action == "neutralise"
-        self._judge = Judge(workspace, Quarantine(quarantine, workspace.path), neutralise=self._neutralise)
+        self._quarantine = Quarantine(quarantine, workspace.path)
+        self._judge = Judge(workspace, self._quarantine, neutralise=self._neutralise)
         self._lock = threading.Lock()
         self._start()
 
@@ -114,6 +115,7 @@ class Sentry:
         found = {file: self._judge.judge(file) for file in files}
         self._unsettled = [file for file, each in found.items() if self._neutralise and each is not None and each.done == "left"]
         self._known.note(file for file in found if file not in self._unsettled)
+        self._quarantine.trim()
         return [each for each in found.values() if each is not None]
 
     def _appeared(self) -> Iterable[LaterFile]:

@@ -251,10 +251,10 @@ def failures(broker: ExecutionBroker) -> dict[str, str]:
     return failed
 
 
-def quarantine_of(broker: ExecutionBroker) -> str:
-    """Where planted files go: in the launcher's private directory."""
+def private_of(broker: ExecutionBroker) -> Path:
+    """The launcher's private directory."""
     _, commands = broker.command_parts
-    return commands.quarantine()
+    return Path(commands.private())
 
 
 def test_there_are_enough_of_them() -> None:
@@ -267,7 +267,7 @@ def test_there_are_enough_of_them() -> None:
 def test_everyday_commands_work(mode: str, project: Path) -> None:
     with confined(project, mode, unlocked=True, allowed_executables=PROGRAMS) as broker:
         failed = failures(broker)
-        private = Path(quarantine_of(broker)).parent
+        private = private_of(broker)
     if mode == "plain":
         assert failed.keys() == DIFFERENT_IN_PLAIN, failed
     else:

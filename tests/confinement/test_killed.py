@@ -22,7 +22,7 @@ with confined(Path(sys.argv[1]), sys.argv[2], unlocked=True) as broker:
     started = broker.start_command(("sh", "-c", "echo running; while :; do sleep 0.05; done"))
     _, commands = broker.command_parts
     for event in started.events():
-        print(Path(commands.quarantine()).parent, flush=True)
+        print(commands.private(), flush=True)
 """
 
 

@@ -259,47 +259,6 @@ def test_only_reporting_changes_nothing(make_guarded: Callable[..., Guarded]) ->
     guarded.host("chmod 755 d")
 
 
-def test_nothing_that_was_planted_is_lost(swept: Guarded) -> None:
-    _, found = swept.command("echo one > .envrc; git init -q r; git -C r config core.pager evil; mkdir .idea; echo two > .idea/x")
-    kept = {each.path: swept.quarantine / each.kept for each in found}
-    assert kept[".envrc"].read_text() == "one\n"
-    assert (kept[".idea"] / "x").read_text() == "two\n"
-    assert "evil" in kept["r/.git/config"].read_text()
-    assert swept.quarantine.stat().st_mode & 0o777 == 0o700
-
-
-def test_two_sentries_share_a_quarantine_without_overwriting(workspace: Path, make_guarded: Callable[..., Guarded]) -> None:
-    first, second = make_guarded(None), make_guarded(None)
-    assert first.planted("echo 1 > .envrc") == {".envrc": "quarantined"}
-    assert second.planted("echo 2 > .envrc") == {".envrc": "quarantined"}
-    assert sorted(each.read_text() for each in first.quarantine.iterdir()) == ["1\n", "2\n"]
-
-
-@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="no second file system at /dev/shm")
-def test_a_quarantine_on_another_file_system_loses_nothing(workspace: Path, make_guarded: Callable[..., Guarded]) -> None:
-    guarded = make_guarded(None)
-    guarded.quarantine = Path("/dev/shm") / f"fable-exec-test-{os.getpid()}-{workspace.parent.name}"
-    try:
-        if os.stat("/dev/shm").st_dev == os.stat(workspace).st_dev:
-            pytest.skip("the workspace is on the same one")
-        _, found = guarded.command("mkdir .vscode; echo x > .vscode/t; git init -q r; echo y > r/.git/hooks/update")
-        assert {each.path: each.done for each in found} == {".vscode": "renamed", "r/.git/hooks/update": "renamed"}
-        by_path = {each.path: each.kept for each in found}
-        assert (workspace / by_path[".vscode"] / "t").read_text() == "x\n"
-        assert by_path["r/.git/hooks/update"].endswith(".sample")
-        assert guarded.planted("true") == {}
-    finally:
-        if guarded.quarantine.exists():
-            guarded.quarantine.rmdir()
-
-
-def test_a_quarantine_inside_the_workspace_is_refused(workspace: Path, make_guarded: Callable[..., Guarded]) -> None:
-    guarded = make_guarded(None)
-    guarded.quarantine = workspace / "q"
-    with pytest.raises(ValueError, match="outside the workspace"):
-        _ = guarded.sentry
-
-
 def test_findings_are_bounded_in_number_and_text(swept: Guarded) -> None:
     _, found = swept.command(
         "for i in $(seq 150); do mkdir d$i; echo x > d$i/.envrc; done; mkdir w; printf 'gitdir: \\033[31m%5000d' 0 > w/.git"
