@@ -151,6 +151,7 @@ class ConfinedCommands:
         report = run_canary(runner, confinement.connect_ports)
         applied = judge(runner.plan.applied, report, writable=not read_only, network=confinement.network)
         if not read_only and confinement.mode("later_files") != "off":
+            self.private()
             applied = self._guard.judged(applied)
         refuse_unmet(applied)
         runner.report(applied)
@@ -190,7 +191,6 @@ class _LaterFiles:
         return tuple(_denial(finding, self._fails) for finding in self._posted().after_command())
 
     def close(self) -> None:
-            self.private()
         if self._sentry is not None:
             self._sentry.close()
 
@@ -206,15 +206,15 @@ class _LaterFiles:
 
 
 def _denial(finding: Finding, fails: bool) -> Denial:
+    kept = f"; kept as {display_text(finding.kept)}"[:_MAX_PATH_CHARACTERS] if finding.kept else ""
     return Denial(
         operation=f"plant {finding.kind.value}",
         path=display_text(finding.path)[:_MAX_PATH_CHARACTERS],
         protection="later_files",
-        suggestion=f"{finding.done}: {display_text(finding.detail)}"[:_MAX_PATH_CHARACTERS],
+        suggestion=f"{finding.done}: {display_text(finding.detail)}"[:_MAX_PATH_CHARACTERS] + kept,
         fails=fails,
     )
 
 
 def _state(applied: tuple[Applied, ...], protection: str) -> str:
     return next((each.state for each in applied if each.protection == protection), "off")
-    kept = f"; kept as {display_text(finding.kept)}"[:_MAX_PATH_CHARACTERS] if finding.kept else ""

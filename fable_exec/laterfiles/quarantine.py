@@ -1,7 +1,7 @@
-"""Where planted files are kept: a private directory of the user, outside the workspace, that outlives the broker and stays bounded.
+"""Where planted files are kept: a private directory of the user, outside the workspace, that outlives the broker and is bounded.
 
-One directory for each item, its name a time: in it what was `planted`, under that name whatever its own was, and `about.json`. The
-oldest items go first. What runs later leaves the workspace, or at least its name, in one step; only then is anything else done.
+One directory for each item, its name a time: in it what was `planted`, under that name whatever its own was, and `about.json`.
+The oldest items go first. What runs later leaves the workspace, or at least its name, in one step; only then is anything else done.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Quarantine:
         except OSError as error:
             if not _is_there(parent, name) or (error.errno in _CLOSED and not opened):
                 raise
-        # Another file system, or no quarantine to be had. No tool looks for this name, and git takes a hook called so for a sample.
+        # Another file system, or no quarantine. No tool looks for this name, and git takes a hook called so for a sample.
         beside = f"{_short(name)}.{os.urandom(6).hex()}.quarantined.sample"
         os.rename(name, beside, src_dir_fd=parent, dst_dir_fd=parent)
         return self._carried(parent, beside, file, why)
