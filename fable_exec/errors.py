@@ -164,6 +164,11 @@ class Conflict(FableExecError):
 
     code = "conflict"
 
+    @classmethod
+    def inherited(cls, what: str, owner: int) -> Conflict:
+        """In a forked child: `what` belongs to the process `owner`, and this one has only a copy of it."""
+        return cls(f"{what} belongs to process {owner}, which this one was forked from; start one here", reason="forked")
+
 
 class Denied(FableExecError, PermissionError):
     """The policy says no. Nothing was done."""

@@ -215,6 +215,10 @@ class AsyncStartedCommand:
         """End the command if it still runs and release everything. Idempotent."""
         if self._ended:
             return
+        if self._running.inherited:
+            self._running.abandon()
+            self._end()
+            return
         self._running.cancel()
         try:
             await self.wait()

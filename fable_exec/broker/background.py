@@ -6,6 +6,7 @@ the policy's cap. The number of commands is bounded, those that have ended make 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -69,6 +70,7 @@ class _BackgroundCommand:
         self.started = started
         self.failure: FableExecError | None = None
         self.result: CommandResult | None = None
+        self.owner = os.getpid()
         self._began = time.monotonic()
         self._changed = threading.Condition()
         self._unfetched = {"stdout": _Unfetched(max_bytes), "stderr": _Unfetched(max_bytes)}
@@ -144,10 +146,15 @@ class BackgroundCommands:
     def __init__(self, max_bytes: int, most: int) -> None:
         self._max_bytes = max_bytes
         self._most = most
-        self._lock = threading.Lock()
+        self._locks: dict[int, threading.Lock] = {}
         self._by_name: dict[str, _BackgroundCommand] = {}
         self._number = 0
         self._closed = False
+
+    @property
+    def _lock(self) -> threading.Lock:
+        # One a process: in a forked child a thread that is not there may hold the parent's for ever.
+        return self._locks.setdefault(os.getpid(), threading.Lock())
 
     def start(self, start: Callable[[], StartedCommand], takes_input: bool) -> StartResult:
         """Call `start` if there is room, and drain what it returns from now on.
@@ -181,7 +188,7 @@ class BackgroundCommands:
 
     def summaries(self) -> ListCommandsResult:
         with self._lock:
-            known = list(self._by_name.values())
+            known = self._ours()
         return ListCommandsResult(
             commands=tuple(
                 CommandSummary(
@@ -196,10 +203,10 @@ class BackgroundCommands:
         )
 
     def close(self) -> None:
-        """End all of them. Idempotent; `start` refuses afterwards."""
+        """End all that this process started. Idempotent; `start` refuses afterwards."""
         with self._lock:
             self._closed = True
-            known = list(self._by_name.values())
+            known = self._ours()
             self._by_name.clear()
         for each in known:
             each.started.cancel()
@@ -209,15 +216,21 @@ class BackgroundCommands:
     def _make_room(self) -> None:
         if self._closed:
             raise BrokerGone("the broker is closed")
-        if sum(each.running for each in self._by_name.values()) >= self._most:
+        if sum(each.running for each in self._ours()) >= self._most:
             raise Conflict(f"{self._most} background commands are running; cancel one first")
         ended = [name for name, each in self._by_name.items() if not each.running]
         for name in ended[: max(0, len(self._by_name) - KNOWN_PER_RUNNING * self._most + 1)]:
             del self._by_name[name]
+
+    def _ours(self) -> list[_BackgroundCommand]:
+        """Without those of a process that this one was forked from: their threads are there."""
+        return [each for each in self._by_name.values() if each.owner == os.getpid()]
 
     def _find(self, name: str) -> _BackgroundCommand:
         with self._lock:
             found = self._by_name.get(name)
         if found is None:
             raise InvalidRequest("there is no background command of that name; list_commands tells which there are")
+        if found.owner != os.getpid():
+            raise Conflict.inherited("this background command", found.owner)
         return found

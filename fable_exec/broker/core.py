@@ -89,7 +89,6 @@ class ExecutionBroker(BlockingCalls):
         if not isinstance(policy, BrokerPolicy):
             raise TypeError(f"policy must be a BrokerPolicy, not {type(policy).__name__}")
         self.policy = policy
-        self._owner = os.getpid()
         with ExitStack() as undo:
             if launchers is not None:
                 undo.callback(launchers.close)
@@ -357,18 +356,16 @@ class ExecutionBroker(BlockingCalls):
             if self._closed:
                 return
             self._closed = True
-            ours = os.getpid() == self._owner
-            for started in list(self._started) if ours else ():
-                started.cancel()
+            for started in list(self._started):
+                if not started.inherited:
+                    started.cancel()
             with ExitStack() as all_of_it:
                 all_of_it.callback(self._recorder.close)
                 all_of_it.callback(self._workspace.close)
                 all_of_it.callback(self._executables.close)
-                if ours:
-                    all_of_it.callback(self._close_started)
+                all_of_it.callback(self._close_started)
                 all_of_it.callback(self._confined.close)
-                if ours:
-                    all_of_it.callback(self._background.close)
+                all_of_it.callback(self._background.close)
 
     def _close_started(self) -> None:
         for started in list(self._started):

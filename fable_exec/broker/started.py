@@ -67,6 +67,11 @@ class StartedCommand:
         """The outcome behind the result, once it is known."""
         return self._outcome
 
+    @property
+    def inherited(self) -> bool:
+        """Whether this process is a forked child of the one that started it."""
+        return self._running.inherited
+
     def events(self) -> Iterator[Event]:
         """`Started`, every piece of output as it comes, and `Exited`. One thread at a time; events that were taken are gone."""
         event = self._until_started()
@@ -117,8 +122,12 @@ class StartedCommand:
         return None if outcome is None else self._finish(outcome)
 
     def close(self) -> None:
-        """End the command if it still runs and release everything. Idempotent."""
+        """End the command if it still runs and release everything; in a forked child the copies here. Idempotent."""
         if self._ended:
+            return
+        if self.inherited:
+            self._running.abandon()
+            self._end()
             return
         self._running.cancel()
         try:

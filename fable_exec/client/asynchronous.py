@@ -128,6 +128,7 @@ class _Link:
 
     def __init__(self, child: Child, policy: BrokerPolicy) -> None:
         self.child = child
+        self._owner = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._conversation = Conversation(policy.limits)
         self._unsent = bytearray()
@@ -137,6 +138,11 @@ class _Link:
         os.set_blocking(child.answers, False)
         child.admin.setblocking(False)
         self._loop.add_reader(child.answers, self._read)
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this process is a forked child of the one that started the broker."""
+        return os.getpid() != self._owner
 
     async def perform(self, request: Request, on_event: OnEvent | None) -> Result:
         self._refuse_another_loop()
@@ -151,6 +157,8 @@ class _Link:
         return pending.result()
 
     def _refuse_another_loop(self) -> None:
+        if self.is_inherited:
+            raise Conflict.inherited("this client", self._owner)
         # Its readers are registered with the first loop: in another one an answer would never be seen.
         if asyncio.get_running_loop() is not self._loop:
             raise Conflict("this client belongs to another event loop; make one for each")
@@ -175,6 +183,9 @@ class _Link:
         if self._closed:
             return
         self._closed = True
+        if self.is_inherited:
+            self.child.let_go()  # the loop's selector is shared with the parent: it is not touched
+            return
         self._loop.remove_writer(self.child.requests)
         self.child.end_requests()
         ending = asyncio.ensure_future(asyncio.to_thread(self.child.wait))
@@ -191,6 +202,9 @@ class _Link:
     # Receiving
 
     def _read(self) -> None:
+        if self.is_inherited:
+            self._conversation.lose(Conflict.inherited("this client", self._owner))
+            return
         try:
             data = os.read(self.child.answers, _READ_BYTES)
         except BlockingIOError:
@@ -212,7 +226,7 @@ class _Link:
 
     async def _abandon(self, pending: Pending, arrived: asyncio.Event) -> None:
         """The caller was cancelled: have its command ended, and wait a moment for the answer that says so."""
-        if isinstance(pending.request, ExecuteCommand) and not pending.done and not self._closed:
+        if isinstance(pending.request, ExecuteCommand) and not (pending.done or self._closed or self.is_inherited):
             cancel, line = self._conversation.ask(Cancel(target=pending.id), _nobody)
             self._conversation.forget(cancel)
             self._send(line)

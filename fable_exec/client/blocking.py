@@ -16,7 +16,7 @@ from fable_exec.client import admin_line
 from fable_exec.client.child import start_child
 from fable_exec.client.conversation import Conversation, Pending
 from fable_exec.client.started import StartedCommand
-from fable_exec.errors import BrokerGone
+from fable_exec.errors import BrokerGone, Conflict
 from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import Cancel, ExecuteCommand, Probe, ProbeResult, Request, Result, StartCommand, StartResult
 
@@ -44,6 +44,7 @@ class BrokerClient(BlockingCalls):
 
     def __init__(self, policy: BrokerPolicy, *, python: str | None = None) -> None:
         self.policy = policy
+        self._owner = os.getpid()
         self._child = start_child(policy, python)
         os.set_blocking(self._child.requests, False)
         self._conversation = Conversation(policy.limits)
@@ -73,6 +74,7 @@ class BrokerClient(BlockingCalls):
         Raises:
             FableExecError: as the broker raised it. BrokerGone: it died or was closed; what it ran has been ended with it.
         """
+        self._refuse_inherited()
         arrived = threading.Event()
         with self._state:
             pending, line = self._conversation.ask(request, arrived.set)
@@ -93,7 +95,15 @@ class BrokerClient(BlockingCalls):
         self._command(admin_line.lock_line())
 
     def close(self) -> None:
-        """End the broker and all that it runs, some seconds at most, and release everything. Idempotent."""
+        """End the broker and all that it runs, some seconds at most, and release everything. Idempotent.
+
+        In a forked child it releases the child's copies: the broker is the parent's.
+        """
+        if self._is_inherited:
+            if not self._closed:
+                self._closed = True
+                self._child.let_go()
+            return
         with self._state:
             if self._closed:
                 return
@@ -116,6 +126,15 @@ class BrokerClient(BlockingCalls):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
+    @property
+    def _is_inherited(self) -> bool:
+        return os.getpid() != self._owner
+
+    def _refuse_inherited(self) -> None:
+        # Before any lock: in a forked child a thread that is not there may hold it.
+        if self._is_inherited:
+            raise Conflict.inherited("this client", self._owner)
+
     def _start(self, request: StartCommand) -> StartedCommand:
         return StartedCommand(self, expect(self.perform(request), StartResult))
 
@@ -127,6 +146,7 @@ class BrokerClient(BlockingCalls):
                 event = pending.events.popleft()
                 if on_event is not None:
                     on_event(event)
+            self._refuse_inherited()  # now: the callback may have forked
             arrived.clear()
             if pending.done or time.monotonic() >= give_up_at:
                 return
@@ -209,7 +229,7 @@ class BrokerClient(BlockingCalls):
     def _abandon(self, pending: Pending, arrived: threading.Event) -> None:
         """The caller was interrupted: have its command ended, and wait a moment for the answer that says so."""
         try:
-            if isinstance(pending.request, ExecuteCommand) and not pending.done:
+            if isinstance(pending.request, ExecuteCommand) and not pending.done and not self._is_inherited:
                 with self._state:
                     cancel, line = self._conversation.ask(Cancel(target=pending.id), _nobody)
                     self._conversation.forget(cancel)
@@ -228,6 +248,7 @@ class BrokerClient(BlockingCalls):
     # The admin's channel
 
     def _command(self, line: bytes) -> None:
+        self._refuse_inherited()
         with self._commanding:
             if self._closed:
                 raise BrokerGone("the broker is closed")

@@ -63,6 +63,11 @@ class Child:
         self.admin.close()
         self.complaints.close()
 
+    def let_go(self) -> None:
+        """In a forked child: release the copies; the parent's broker hears nothing of it."""
+        self.close()
+        self.process.poll()  # it is no child of this process: that is all there is to know, and nobody is warned of it later
+
     def discard(self) -> None:
         """End it and release everything."""
         self.end_requests()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -56,6 +57,7 @@ class LoopWatcher:
         import asyncio
 
         self._loop = loop
+        self._owner = os.getpid()
         self._watched: dict[int, tuple[Callable[[], object], bool]] = {}
         self._listeners = 0
         self._changed = asyncio.Event()
@@ -69,7 +71,8 @@ class LoopWatcher:
 
     def unwatch(self, descriptor: int) -> None:
         if descriptor in self._watched:
-            self._detach(descriptor)
+            if self._listeners:
+                self._detach(descriptor)
             del self._watched[descriptor]
 
     def __enter__(self) -> None:
@@ -116,8 +119,8 @@ class LoopWatcher:
         register(descriptor, self._call, handler)
 
     def _detach(self, descriptor: int) -> None:
-        if self._loop.is_closed():
-            return  # and its selector with it
+        if self._loop.is_closed() or os.getpid() != self._owner:
+            return  # its selector is closed too; that of a parent is shared, and the entry is the parent's
         if self._watched[descriptor][1]:
             self._loop.remove_writer(descriptor)
         else:

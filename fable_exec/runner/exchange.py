@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from fable_exec._launcher import wire
-from fable_exec.errors import LaunchFailed
+from fable_exec.errors import Conflict, LaunchFailed
 from fable_exec.outcome import Applied, Captured, Denial, EndedBy, Outcome, OutputBuffer, Survivor
 from fable_exec.runner.command import Command
 from fable_exec.runner.control import Control
@@ -56,6 +56,7 @@ class Exchange:
         after: Callable[[], tuple[Denial, ...]] | None = None,
     ) -> None:
         self.done = False
+        self._owner = os.getpid()
         self.failure: LaunchFailed | None = None
         self.leader: int | None = None
         self.input = CommandInput(command.stdin or b"", stays_open=command.open_stdin)
@@ -141,8 +142,19 @@ class Exchange:
 
     # Time.
 
+    @property
+    def inherited(self) -> bool:
+        """Whether this process is a forked child of the one that began it: what arrives is for the parent."""
+        return os.getpid() != self._owner
+
+    def refuse_inherited(self) -> None:
+        """Raise Conflict in a forked child."""
+        if self.inherited:
+            raise Conflict.inherited("this command", self._owner)
+
     def due_at(self) -> float:
-        """When `tick` must be called next (time.monotonic seconds)."""
+        """When `tick` must be called next (time.monotonic seconds). Raises Conflict in a forked child."""
+        self.refuse_inherited()
         if self._give_up_at is not None:
             return self._give_up_at
         if self._exited_at:
@@ -178,6 +190,8 @@ class Exchange:
 
     def _say_end(self) -> None:
         assert self._channel is not None
+        if self.inherited:
+            return
         try:
             wire.send(self._channel, "end")
         except (wire.PeerGone, OSError):
@@ -273,7 +287,7 @@ class Exchange:
             rest -= taken
 
     def abandon(self) -> None:
-        """Close everything. Before `done` this makes the launcher end the tree by itself. Idempotent."""
+        """Close everything. Before `done` this makes the launcher end the tree by itself; a forked child's not. Idempotent."""
         if self._channel is not None and not self.done:
             self._say_end()  # a forked copy of this process may keep the channel open, so closing it may say nothing
         self.done = True
@@ -286,7 +300,7 @@ class Exchange:
         self._pipes.close()
         self._close_channel()
         after, self._after = self._after, None
-        if after is not None:
+        if after is not None and not self.inherited:
             self._denials = after()
 
     def _close_channel(self) -> None:

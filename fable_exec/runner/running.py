@@ -67,10 +67,24 @@ class _EventQueue:
 
     @property
     def exchange(self) -> Exchange:
-        """The conversation behind this command."""
+        """The conversation behind this command. Raises Conflict in a forked child."""
+        self._attached.refuse_inherited()
+        return self._attached
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this process is a forked child of the one that started the command."""
+        return self._attached.inherited
+
+    @property
+    def _attached(self) -> Exchange:
         if self._exchange is None:
             raise InternalError("a running command without an exchange")
         return self._exchange
+
+    def abandon(self) -> None:
+        """Release everything here and now. The launcher ends the command by itself; in a forked child it is left alone."""
+        self._attached.abandon()
 
     @property
     def leader_pid(self) -> int | None:
@@ -79,11 +93,12 @@ class _EventQueue:
 
     def pop(self) -> Event | None:
         """The next event that is here already."""
+        exchange = self.exchange
         if self._pending:
             return self._pending.popleft()
-        if self.exchange.done and not self._finished:
+        if exchange.done and not self._finished:
             self._finished = True
-            return Exited(self.exchange.outcome(), next(self._numbers))
+            return Exited(exchange.outcome(), next(self._numbers))
         return None
 
     def cancel(self) -> None:
@@ -152,8 +167,10 @@ class RunningCommand(_EventQueue):
         return self.exchange.outcome()
 
     def close(self) -> None:
-        """End the command if it still runs, and release everything. Idempotent."""
-        if not self.exchange.done:
+        """End the command if it still runs, and release everything; in a forked child the copies here. Idempotent."""
+        if self.inherited:
+            self.abandon()
+        elif not self.exchange.done:
             self.cancel()
             try:
                 self.wait()
@@ -252,8 +269,10 @@ class AsyncRunningCommand(_EventQueue):
         return self.exchange.outcome()
 
     async def close(self) -> None:
-        """End the command if it still runs, and release everything. Idempotent."""
-        if not self.exchange.done:
+        """End the command if it still runs, and release everything; in a forked child the copies here. Idempotent."""
+        if self.inherited:
+            self.abandon()
+        elif not self.exchange.done:
             self.cancel()
             try:
                 await self.wait()
