@@ -69,6 +69,8 @@ class Judge:
     def _judged(self, file: LaterFile, *, shared: bool) -> Finding | None:
         if file.kind is Kind.GIT_HOOKS:
             return None if self._is(file, FileKind.DIRECTORY) else self._move_away(file, "hooks must be a directory")
+        if file.kind is Kind.NOT_JUDGED:
+            return self._move_away(file, "lies too deep to be looked into")
         if file.kind not in (Kind.GIT_CONFIG, Kind.GIT_POINTER):
             return self._move_away(file, "would run later")
         if not self._is(file, FileKind.FILE):

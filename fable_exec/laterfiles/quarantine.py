@@ -1,7 +1,7 @@
 """Where planted files are kept: a private directory of the user, outside the workspace, that outlives the broker and is bounded.
 
 One directory for each item, its name a time: in it what was `planted`, under that name whatever its own was, and `about.json`.
-The oldest items go first. What runs later leaves the workspace, or at least its name, in one step; only then is anything else done.
+The oldest items go first. What runs later leaves the workspace, or at least its name, in one step; the rest comes after.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fable_exec._sys import try_lock
 from fable_exec.laterfiles.carrying import carry
 from fable_exec.laterfiles.names import LaterFile
 
-__all__ = ["Contents", "Quarantine", "Taken", "contents_of", "open_up", "standard_place"]
+__all__ = ["Contents", "Quarantine", "Taken", "contents_of", "is_set_aside", "open_up", "standard_place"]
 
 MAX_ITEMS = 1_000
 MAX_BYTES = 256 * 1024 * 1024
@@ -34,6 +34,7 @@ _NAME_BYTES = 100
 _DIRECTORY = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _HANDLE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _PLANTED, _ABOUT = "planted", "about.json"
+_SET_ASIDE = ".quarantined.sample"
 
 
 @attrs.frozen
@@ -145,7 +146,7 @@ class Quarantine:
             if not _is_there(parent, name) or (error.errno in _CLOSED and not opened):
                 raise
         # Another file system, or no quarantine. No tool looks for this name, and git takes a hook called so for a sample.
-        beside = f"{_short(name)}.{os.urandom(6).hex()}.quarantined.sample"
+        beside = f"{_short(name)}.{os.urandom(6).hex()}{_SET_ASIDE}"
         os.rename(name, beside, src_dir_fd=parent, dst_dir_fd=parent)
         return self._carried(parent, beside, file, why)
 
@@ -283,6 +284,11 @@ def _is_there(parent: int, name: str) -> bool:
 
 def _short(name: str) -> str:
     return os.fsdecode(os.fsencode(name)[:_NAME_BYTES])
+
+
+def is_set_aside(name: str) -> bool:
+    """Whether an entry was renamed in its place, because it could not be taken away."""
+    return name.endswith(_SET_ASIDE)
 
 
 def open_up(parent: int, name: str) -> None:

@@ -28,15 +28,15 @@ from fable_exec.pathguard import Workspace, WorkspacePath
 
 __all__ = ["Content", "Gap", "Scanner", "content_of", "status_of"]
 
-_MAX_PATH_BYTES = 3900
-"""Below what the kernel resolves in one call (PATH_MAX, 4096)."""
+_MAX_PATH_BYTES = 4096
+"""Of a directory. Nothing below a longer one has a name that a tool could open (PATH_MAX), until it is moved, which is seen."""
 _MAX_DIRECTORIES = 200_000
 _VANISHED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 @attrs.frozen
 class Gap:
-    """A place below which nothing was looked at, and why; `unreadable` when permission is missing.
+    """A place below which nothing was looked at, and why; `unreadable` when permission is missing, `deep` when it is too deep.
 
     `lasting`: another look would not find more.
     """
@@ -45,6 +45,7 @@ class Gap:
     reason: str
     unreadable: bool = False
     lasting: bool = False
+    deep: bool = False
 
 
 @attrs.frozen
@@ -115,7 +116,7 @@ class Scanner:
     def _entered(self, directory: Names) -> tuple[list[_Entry], list[str]]:
         """Its entries that may count, and its subdirectories, after noting what it is; nothing when it is not searched."""
         if sum(map(len, map(os.fsencode, directory))) + len(directory) > _MAX_PATH_BYTES:
-            self.gaps.append(Gap(directory, "the path is too long", lasting=True))
+            self.gaps.append(Gap(directory, "it lies too deep to be named", lasting=True, deep=True))
             return _NOTHING
         try:
             descriptor = self._workspace.open_directory(WorkspacePath(components=directory))

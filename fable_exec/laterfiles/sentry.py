@@ -15,7 +15,7 @@ from typing import Literal
 from fable_exec.laterfiles.judging import Finding, Judge, finding
 from fable_exec.laterfiles.known import KnownFiles
 from fable_exec.laterfiles.names import Kind, LaterFile, Names, completes_git_directory, folded_name
-from fable_exec.laterfiles.quarantine import Quarantine, open_up
+from fable_exec.laterfiles.quarantine import Quarantine, is_set_aside, open_up
 from fable_exec.laterfiles.scanning import Gap, Scanner, status_of
 from fable_exec.laterfiles.watching import Change, TreeWatch
 from fable_exec.pathguard import Workspace, WorkspacePath
@@ -47,7 +47,7 @@ class Sentry:
         self._neutralise = action == "neutralise"
         self._quarantine = Quarantine(quarantine, workspace.path)
         self._judge = Judge(workspace, self._quarantine, neutralise=self._neutralise)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # garbage may be collected in the midst, and a broker end with it
         self._start()
 
     def _start(self) -> None:
@@ -62,7 +62,8 @@ class Sentry:
         self._known.accept_around()
         self._known.accept(self._scanner.below(()))
         self._unjudged = tuple(map(_of_gap, self._scanner.gaps))
-        self._scanner.gaps.clear()
+        self._hosts_depths: set[Names] = set()
+        self._accept_gaps()
 
     @property
     def watching(self) -> str:
@@ -83,7 +84,7 @@ class Sentry:
                 self._start()  # a forked child must not take its parent's events away
             if self._running == 0:
                 self._known.accept(self._appeared())
-                self._scanner.gaps.clear()
+                self._accept_gaps()
             self._running += 1
             return self._known.pins
 
@@ -98,6 +99,7 @@ class Sentry:
             repositories = set(self._scanner.git_directories)
             appeared = dict.fromkeys([*self._unsettled, *self._looked_up(changes), *unseen])
             appeared.update(dict.fromkeys(self._behind_closed_doors()))
+            appeared.update(dict.fromkeys(self._too_deep()))
             self._repositories_of_commands |= self._scanner.git_directories - repositories
             findings = self._settled(appeared)
             findings += map(_of_gap, self._scanner.gaps)
@@ -168,6 +170,21 @@ class Sentry:
             if any(left.components == gap.components for left in self._scanner.gaps):
                 break
         return found
+
+    def _too_deep(self) -> list[LaterFile]:
+        """Directories that a command made deeper than anything can be named: they are taken away as a whole."""
+        planted = [
+            gap
+            for gap in self._scanner.gaps
+            if self._neutralise and gap.deep and gap.components not in self._hosts_depths and not is_set_aside(gap.components[-1])
+        ]
+        self._scanner.gaps[:] = [gap for gap in self._scanner.gaps if gap not in planted]
+        return [LaterFile(gap.components, Kind.NOT_JUDGED, True) for gap in planted]
+
+    def _accept_gaps(self) -> None:
+        """What could not be looked into when the host made it is the host's."""
+        self._hosts_depths.update(gap.components for gap in self._scanner.gaps if gap.deep)
+        self._scanner.gaps.clear()
 
     def _open(self, gap: Gap) -> None:
         try:

@@ -10,6 +10,7 @@ import errno
 import os
 import stat as stat_bits
 import time
+from collections.abc import Iterator
 from typing import Protocol
 
 from fable_exec import _sys
@@ -23,6 +24,9 @@ __all__ = ["Resolver", "choose_resolver", "one_call_works"]
 # EAGAIN needs a ".." in the path, which is never passed; kept because a kernel may change its mind (containers/crun#725).
 MAX_TRIES = 128
 MAX_SECONDS_OF_TRIES = 1.0
+_MAX_CALL_BYTES = 4_000
+"""Below PATH_MAX, 4096 with the NUL."""
+_MAX_BYTES_OF_CHARACTER = 4
 
 
 class Resolver(Protocol):
@@ -35,7 +39,10 @@ class Resolver(Protocol):
 
 
 class OneCallResolver:
-    """The kernel resolves the whole path in one call: no gap between two steps for another process."""
+    """The kernel resolves the whole path in one call: no gap between two steps for another process.
+
+    A path that is too long for one call, which no request can name, takes several, each from the handle of the one before.
+    """
 
     name = "openat2"
 
@@ -43,8 +50,38 @@ class OneCallResolver:
         if not names:
             return start
         assert isinstance(start, HeldDirectory)
-        fd = _open_beneath_with_retries("/".join(names), start, text)
+        pieces = _pieces(names)
+        held = self._step(start, next(pieces), text)
+        for piece in pieces:
+            try:
+                found = self._step(held, piece, text)
+            finally:
+                held.close()
+            held = found
+        return held
+
+    @staticmethod
+    def _step(start: HeldDirectory, path: str, text: str) -> HeldDirectory:
+        fd = _open_beneath_with_retries(path, start, text)
         return _directory_of_handle(fd, start.no_xdev, text)
+
+
+def _pieces(names: tuple[str, ...]) -> Iterator[str]:
+    """The path in pieces that the kernel takes in one call; nearly always it is one."""
+    path = "/".join(names)
+    if len(path) * _MAX_BYTES_OF_CHARACTER <= _MAX_CALL_BYTES:
+        yield path
+        return
+    piece: list[str] = []
+    size = 0
+    for name in names:
+        added = len(os.fsencode(name)) + 1
+        if size + added > _MAX_CALL_BYTES:
+            yield "/".join(piece)
+            piece, size = [], 0
+        piece.append(name)
+        size += added
+    yield "/".join(piece)
 
 
 def _open_beneath_with_retries(path: str, start: HeldDirectory, text: str) -> int:

@@ -111,11 +111,54 @@ def test_a_plant_below_a_very_deep_directory_is_found(guarded: Guarded) -> None:
     assert list(guarded.planted(script)) == ["q/" * 300 + ".envrc"]
 
 
-def test_what_is_too_deep_to_be_named_is_reported(guarded: Guarded) -> None:
-    script = 'python3 -c \'import os\nfor _ in range(25): os.mkdir("r" * 200); os.chdir("r" * 200)\nopen(".envrc", "w").close()\''
-    _, found = guarded.command(script)
-    assert [(each.kind, each.done) for each in found] == [(Kind.NOT_JUDGED, "left")]
-    guarded.host("rm -rf rrrr*")
+DEEPEN = """python3 -c '
+import os
+left = {bytes}
+while left > 0:
+    name = "r" * min({name}, left - 1)
+    os.mkdir(name)
+    os.chdir(name)
+    left -= len(name) + 1
+{plant}
+'"""
+PLANT_DEEP = {
+    "a start-up file": ('open(".envrc", "w").close()', ".envrc"),
+    "a hook": ('os.makedirs(".git/hooks"); open(".git/hooks/update", "w").close()', ".git/hooks/update"),
+    "settings": ('os.makedirs(".git"); open(".git/config", "w").write("[core]\\n\\tfsmonitor = evil\\n")', ".git/config"),
+    "a pointer": ('open(".git", "w").write("gitdir: /etc")', ".git"),
+    "a closed directory": ('os.mkdir("d"); open("d/.envrc", "w").close(); os.chmod("d", 0)', "d/.envrc"),
+}
+
+
+@pytest.mark.parametrize("length", [3890, 3950, 4000, 4050, 4084])
+@pytest.mark.parametrize(("plant", "path"), PLANT_DEEP.values(), ids=PLANT_DEEP.keys())
+def test_a_plant_that_is_hardly_to_be_named_is_made_harmless(guarded: Guarded, plant: str, path: str, length: int) -> None:
+    _, found = guarded.command(DEEPEN.format(bytes=length, name=200, plant=plant))
+    assert [each.done for each in found] == ["rewritten" if path.endswith("config") else "quarantined"], found
+    assert "evil" not in guarded.host("find . -type f -name config -execdir cat {} +")
+    leaf = path.rpartition("/")[2]
+    assert leaf == "config" or not guarded.host(f"find . -name {leaf} ! -type d")
+    guarded.host("chmod -R u+rwx .; rm -rf r*")
+
+
+@pytest.mark.parametrize("name", [200, 2])
+def test_what_is_too_deep_to_be_named_is_taken_away_as_a_whole(guarded: Guarded, name: int) -> None:
+    _, found = guarded.command(DEEPEN.format(bytes=9_000, name=name, plant='open(".envrc", "w").close()'))
+    assert [(each.kind, each.done) for each in found] == [(Kind.NOT_JUDGED, "quarantined")]
+    assert not guarded.host("find . -name .envrc")
+    assert guarded.planted("true") == {}
+    guarded.host("rm -rf r*")
+
+
+def test_what_the_host_has_too_deep_stays_where_it_is(guarded: Guarded) -> None:
+    guarded.host(DEEPEN.format(bytes=9_000, name=200, plant='open(".envrc", "w").close()'))
+    assert [each.kind for each in guarded.sentry.warnings] == [Kind.NOT_JUDGED]
+    guarded.planted("true")
+    guarded.host(DEEPEN.format(bytes=9_000, name=150, plant=""))
+    guarded.sentry._watch.close()
+    assert set(guarded.planted("true").values()) == {"left"}
+    assert guarded.host("find . -name .envrc")
+    guarded.host("rm -rf r*")
 
 
 def test_a_directory_of_many_entries_is_no_hiding_place(swept: Guarded) -> None:
