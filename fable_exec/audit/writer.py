@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,8 @@ class Writer:
     fd: int
     pid: int
     must_be_linked: bool
-    lock: threading.Lock = attrs.field(factory=threading.Lock)
+    lock: AbstractContextManager[bool] = attrs.field(factory=threading.RLock)
+    """One thread may take it twice: garbage may be collected in the midst, and a broker end with it."""
     head: AuditHead = attrs.field(factory=AuditHead)
     known_size: int = 0
     prefix: bytes = b""

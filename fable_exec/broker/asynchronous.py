@@ -127,7 +127,8 @@ class AsyncExecutionBroker(AsyncCalls):
             prepared = await self._prepared(request, operation)
             with self._commands.launching(prepared):
                 running = await self._confined.start_async(prepared.command, read_only=prepared.read_only)
-            started = AsyncStartedCommand(running, prepared, self._commands, self._started.discard)
+            on_end = self.blocking.holds(running, operation, self._started)
+            started = AsyncStartedCommand(running, prepared, self._commands, on_end, keeper=self)
             self._started.add(started)
             return started
 
@@ -148,7 +149,10 @@ class AsyncExecutionBroker(AsyncCalls):
 
 
 class AsyncStartedCommand:
-    """See fable_exec.calls.AsyncCommandHandle. `on_end` is called when the command is over and everything is released."""
+    """See fable_exec.calls.AsyncCommandHandle. `on_end` is called when the command is over and everything is released.
+
+    `keeper` stays as long as somebody has this handle.
+    """
 
     def __init__(
         self,
@@ -156,7 +160,9 @@ class AsyncStartedCommand:
         prepared: Prepared,
         work: CommandWork,
         on_end: Callable[[AsyncStartedCommand], None],
+        keeper: object = None,
     ) -> None:
+        self._keeper = keeper
         self._running = running
         self._prepared = prepared
         self._work = work

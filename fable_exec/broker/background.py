@@ -34,6 +34,8 @@ KNOWN_PER_RUNNING = 2
 _TAKE_SECONDS = 5.0
 """How long `write_stdin` waits for a command that does not read."""
 
+_LET_GO_SECONDS = 1.0
+
 
 class _Unfetched:
     """Output of one stream that nobody has fetched; beyond the cap the oldest goes."""
@@ -113,9 +115,10 @@ class _BackgroundCommand:
             self.started.close_stdin()
         return WriteStdinResult(handle=self.name, accepted_bytes=taken, open=self._takes_input)
 
-    def close(self) -> None:
+    def close(self, timeout_seconds: float | None = None) -> None:
         self.started.cancel()
-        self._thread.join()
+        if self._thread is not threading.current_thread():  # garbage may be collected in any
+            self._thread.join(timeout_seconds)
 
     def _drain(self) -> None:
         try:
@@ -202,8 +205,16 @@ class BackgroundCommands:
             )
         )
 
-    def close(self) -> None:
-        """End all that this process started. Idempotent; `start` refuses afterwards."""
+    def let_go(self) -> None:
+        """`close` for the garbage collector, which may have stopped the thread that another one waits for."""
+        self.close(_LET_GO_SECONDS)
+
+    def close(self, timeout_seconds: float | None = None) -> None:
+        """End all that this process started. Idempotent; `start` refuses afterwards.
+
+        Args:
+            timeout_seconds: how long to wait for the thread of each; None is to its end, which comes within a second.
+        """
         with self._lock:
             self._closed = True
             known = self._ours()
@@ -211,7 +222,7 @@ class BackgroundCommands:
         for each in known:
             each.started.cancel()
         for each in known:
-            each.close()
+            each.close(timeout_seconds)
 
     def _make_room(self) -> None:
         if self._closed:

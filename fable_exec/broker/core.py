@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from fable_exec.broker import write_lock
 from fable_exec.broker.arguments import ArgumentJudge
@@ -22,6 +24,7 @@ from fable_exec.broker.environment import base_environment
 from fable_exec.broker.explain import Explanation
 from fable_exec.broker.files import FileWork
 from fable_exec.broker.gate import Gate
+from fable_exec.broker.holdings import Holdings
 from fable_exec.broker.paths import DoorPaths
 from fable_exec.broker.recording import Operation, Recorder, told_of
 from fable_exec.broker.started import StartedCommand
@@ -60,12 +63,13 @@ from fable_exec.protocol import (
     decode_request,
     encode_result,
 )
-from fable_exec.runner import Launchers
+from fable_exec.runner import AsyncRunningCommand, Launchers, RunningCommand
 from fable_exec.runtimes import runtime_paths
 
 __all__ = ["ExecutionBroker", "missing_file_is_value_error"]
 
 _Act = Callable[[Any, Operation], Result]
+_S = TypeVar("_S")
 
 
 class ExecutionBroker(BlockingCalls):
@@ -116,29 +120,9 @@ class ExecutionBroker(BlockingCalls):
         self._closed = False
         self._gate = gate
         self._probes: dict[bool, ProbeResult] = {}
-        self._acts = self._table_of_acts()
-
-    def _table_of_acts(self) -> Mapping[type[Request], _Act]:
-        files = self._files
-        return {
-            Probe: self._probe,
-            InspectFiles: files.inspect,
-            WriteFile: files.write,
-            ExecuteCommand: self._execute,
-            ListDirectory: files.list,
-            StatPath: files.stat,
-            MakeDirectory: files.make_directory,
-            MovePath: files.move,
-            RemovePath: files.remove,
-            EditFile: files.edit,
-            Append: files.append,
-            SearchFiles: files.search,
-            StartCommand: self._start_background,
-            ReadCommand: self._read_background,
-            WriteStdin: self._feed_background,
-            Cancel: self._cancel,
-            ListCommands: self._list_background,
-        }
+        self._holdings = Holdings(self._workspace, self._executables, self._recorder, self._confined, self._background)
+        self._left_open = weakref.finalize(self, self._holdings.left_open)
+        self._left_open.atexit = False  # the launcher ends with the process
 
     # Requests
 
@@ -152,7 +136,7 @@ class ExecutionBroker(BlockingCalls):
         with self.operation(request) as operation:
             if on_event is not None and isinstance(request, ExecuteCommand):
                 return self._execute_streaming(request, operation, on_event)
-            result = self._acts[type(request)](request, operation)
+            result = _ACTS[type(request)](self)(request, operation)
             if operation.is_recorded and not isinstance(result, StartResult):  # that one is over when its command is
                 operation.done(told_of(result))
             return result
@@ -233,13 +217,20 @@ class ExecutionBroker(BlockingCalls):
     def begin_command(self, request: ExecuteCommand | StartCommand) -> StartedCommand:
         """Check and start a command; the caller follows and closes it, and `close` of the broker ends it too."""
         with self.operation(request) as operation:
-            return self._started_for(request, operation)
+            return self._started_for(request, operation, keeper=self)
 
-    def _started_for(self, request: ExecuteCommand | StartCommand, operation: Operation) -> StartedCommand:
+    def holds(
+        self, running: RunningCommand | AsyncRunningCommand, operation: Operation, started: set[_S]
+    ) -> Callable[[_S], None]:
+        """Answer for `running` from now on; to be called with its handle, one of `started`, when it is over."""
+        self._holdings.running[running] = operation
+        return partial(_forget, started, self._holdings.running, running)
+
+    def _started_for(self, request: ExecuteCommand | StartCommand, operation: Operation, keeper: object = None) -> StartedCommand:
         prepared = self._commands.prepare(request, operation)
-        started = StartedCommand(
-            self._confined.start(prepared.command, read_only=prepared.read_only), prepared, self._commands, self._started.discard
-        )
+        running = self._confined.start(prepared.command, read_only=prepared.read_only)
+        on_end = self.holds(running, operation, self._started)
+        started = StartedCommand(running, prepared, self._commands, on_end, keeper)
         self._started.add(started)
         if self._closed:  # meanwhile; `close` may have looked before it was noted
             started.close()
@@ -359,13 +350,8 @@ class ExecutionBroker(BlockingCalls):
             for started in list(self._started):
                 if not started.inherited:
                     started.cancel()
-            with ExitStack() as all_of_it:
-                all_of_it.callback(self._recorder.close)
-                all_of_it.callback(self._workspace.close)
-                all_of_it.callback(self._executables.close)
-                all_of_it.callback(self._close_started)
-                all_of_it.callback(self._confined.close)
-                all_of_it.callback(self._background.close)
+            self._holdings.give_back(self._background.close, self._close_started)
+            self._left_open.detach()
 
     def _close_started(self) -> None:
         for started in list(self._started):
@@ -388,6 +374,33 @@ def missing_file_is_value_error(request: Request) -> Iterator[None]:
     try:
         yield
     except PathNotFound as error:
+def _forget(started: set[_S], running: dict[Any, Operation], which: object, handle: _S) -> None:
+    started.discard(handle)
+    running.pop(which, None)
+
+
+_ACTS: Mapping[type[Request], Callable[[ExecutionBroker], _Act]] = {
+    # Looked up anew each time: a broker that held its own methods would hold itself, and stay until garbage is collected.
+    Probe: lambda broker: broker._probe,
+    InspectFiles: lambda broker: broker._files.inspect,
+    WriteFile: lambda broker: broker._files.write,
+    ExecuteCommand: lambda broker: broker._execute,
+    ListDirectory: lambda broker: broker._files.list,
+    StatPath: lambda broker: broker._files.stat,
+    MakeDirectory: lambda broker: broker._files.make_directory,
+    MovePath: lambda broker: broker._files.move,
+    RemovePath: lambda broker: broker._files.remove,
+    EditFile: lambda broker: broker._files.edit,
+    Append: lambda broker: broker._files.append,
+    SearchFiles: lambda broker: broker._files.search,
+    StartCommand: lambda broker: broker._start_background,
+    ReadCommand: lambda broker: broker._read_background,
+    WriteStdin: lambda broker: broker._feed_background,
+    Cancel: lambda broker: broker._cancel,
+    ListCommands: lambda broker: broker._list_background,
+}
+
+
         if not isinstance(request, InspectFiles):
             raise
         raise MissingFile(str(error), reason=error.reason, path=error.path, errno=error.errno) from error

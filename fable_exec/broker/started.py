@@ -33,11 +33,21 @@ def output_event(output: RunnerOutput, sequence: int) -> Output:
 
 
 class StartedCommand:
-    """See fable_exec.calls.CommandHandle. `on_end` is called when the command is over and everything is released."""
+    """See fable_exec.calls.CommandHandle. `on_end` is called when the command is over and everything is released.
+
+    Args:
+        keeper: what must stay as long as somebody has this handle: a broker that nobody has any more ends its commands.
+    """
 
     def __init__(
-        self, running: RunningCommand, prepared: Prepared, work: CommandWork, on_end: Callable[[StartedCommand], None]
+        self,
+        running: RunningCommand,
+        prepared: Prepared,
+        work: CommandWork,
+        on_end: Callable[[StartedCommand], None],
+        keeper: object = None,
     ) -> None:
+        self._keeper = keeper
         self._running = running
         self._prepared = prepared
         self._work = work

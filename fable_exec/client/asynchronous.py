@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import weakref
 from collections.abc import Iterable
 from types import TracebackType
 
@@ -59,6 +60,8 @@ class AsyncBrokerClient(AsyncCalls):
                 link = _Link(await self._started_child(), self.policy)
                 await self._greet(link)
                 self._link = link
+                self._left_open = weakref.finalize(self, link.left_open)
+                self._left_open.atexit = False  # the broker ends with this process
 
     async def perform(self, request: Request, on_event: OnEvent | None = None) -> Result:
         """Have `request` done; `on_event` gets the events of an ExecuteCommand. See BrokerClient.perform."""
@@ -82,6 +85,7 @@ class AsyncBrokerClient(AsyncCalls):
         async with self._starting:
             self._closed = True
             if self._link is not None:
+                self._left_open.detach()
                 await self._link.close()
 
     async def __aenter__(self) -> AsyncBrokerClient:
@@ -198,6 +202,20 @@ class _Link:
             self._loop.remove_reader(self.child.answers)
             self._conversation.lose(BrokerGone("the broker is closed"))
             self.child.close()
+
+    def left_open(self) -> None:
+        """Nobody has the client any more, and nobody closed it. The garbage collector calls this in any thread."""
+        if self._loop.is_running() and asyncio._get_running_loop() is not self._loop and not self.is_inherited:
+            self._loop.call_soon_threadsafe(self._end_left_open)  # in that thread alone the loop may be touched
+        else:
+            self._end_left_open()
+
+    def _end_left_open(self) -> None:
+        self._closed = True
+        if not (self._loop.is_closed() or self.is_inherited):
+            self._loop.remove_writer(self.child.requests)
+            self._loop.remove_reader(self.child.answers)
+        self.child.left_open()
 
     # Receiving
 

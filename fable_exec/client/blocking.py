@@ -7,6 +7,7 @@ import os
 import select
 import threading
 import time
+import weakref
 from collections.abc import Iterable
 from types import TracebackType
 
@@ -46,6 +47,8 @@ class BrokerClient(BlockingCalls):
         self.policy = policy
         self._owner = os.getpid()
         self._child = start_child(policy, python)
+        self._left_open = weakref.finalize(self, self._child.left_open)
+        self._left_open.atexit = False  # the broker ends with this process
         os.set_blocking(self._child.requests, False)
         self._conversation = Conversation(policy.limits)
         self._state = threading.Lock()
@@ -100,7 +103,7 @@ class BrokerClient(BlockingCalls):
         In a forked child it releases the child's copies: the broker is the parent's.
         """
         if self._is_inherited:
-            if not self._closed:
+            if self._left_open.detach() is not None:
                 self._closed = True
                 self._child.let_go()
             return
@@ -108,6 +111,7 @@ class BrokerClient(BlockingCalls):
             if self._closed:
                 return
             self._closed = True
+            self._left_open.detach()
         if not self._writing.acquire(timeout=_GIVE_UP_SECONDS):
             self._child.process.kill()  # it does not read, and a thread of ours waits for it to
             self._writing.acquire()

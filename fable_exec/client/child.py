@@ -13,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import warnings
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
@@ -26,6 +27,8 @@ __all__ = ["END_SECONDS", "Child", "start_child"]
 
 END_SECONDS = 3.0
 """How long a broker that is told to end may take before it is killed; it allows itself two."""
+_LEFT_OPEN_SECONDS = 0.2
+"""The same for one that nobody has any more: whoever dropped it does not expect to wait."""
 _BAD_POLICY = 2
 _MAX_COMPLAINT_BYTES = 4096
 _OWN_SETTINGS = ("FABLE_EXEC_", "FABLE_BROKER_")
@@ -41,6 +44,7 @@ class Child:
     admin: socket.socket
     complaints: IO[bytes]
     _requests_open: bool = True
+    _owner: int = attrs.field(factory=os.getpid)
 
     def end_requests(self) -> None:
         """Let the broker see the end of its input: it finishes or ends what runs, and exits."""
@@ -48,10 +52,10 @@ class Child:
             self._requests_open = False
             os.close(self.requests)
 
-    def wait(self) -> None:
-        """Wait for the exit, END_SECONDS at most; then kill it, and with it everything it runs."""
+    def wait(self, seconds: float = END_SECONDS) -> None:
+        """Wait for the exit, `seconds` at most; then kill it, and with it everything it runs."""
         try:
-            self.process.wait(END_SECONDS)
+            self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -67,6 +71,18 @@ class Child:
         """In a forked child: release the copies; the parent's broker hears nothing of it."""
         self.close()
         self.process.poll()  # it is no child of this process: that is all there is to know, and nobody is warned of it later
+
+    def left_open(self) -> None:
+        """Nobody has the client any more, and nobody closed it: warn as Python does of an open file, and end all the same."""
+        if os.getpid() != self._owner:
+            self.let_go()
+            return
+        try:
+            warnings.warn(f"unclosed broker client, process {self.process.pid}", ResourceWarning, stacklevel=3, source=self)
+        finally:
+            self.end_requests()
+            self.wait(_LEFT_OPEN_SECONDS)
+            self.close()
 
     def discard(self) -> None:
         """End it and release everything."""

@@ -41,7 +41,7 @@ class Root:
             raise
         self.identity = (status.st_dev, status.st_ino)
         self.path = _path_now(self.directory) or os.path.abspath(text)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # garbage may be collected in the midst, and a broker end with it
         self._users = 0
         self.closed = False
 

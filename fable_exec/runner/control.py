@@ -16,7 +16,7 @@ class Control:
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # garbage may be collected in the midst, and a broker end with it
         self._pinned: dict[str, int] = {}
         self._told: Iterable[tuple[str, int]] = ()
 

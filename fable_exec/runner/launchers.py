@@ -20,7 +20,7 @@ class _Own:
     """What one process has: a forked child has none of it, and starts its own."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # garbage may be collected in the midst, and a broker end with it
         self.zygote: Zygote | None = None
         self.open: dict[str, Control] = {}
 
@@ -78,6 +78,9 @@ class Launchers:
             control = own.open.get(plan.digest)
             if control is None:
                 control = own.open[plan.digest] = self._open_launcher(own, plan)
+            if self._closed:  # meanwhile, by this very thread
+                self._discard_all(own)
+                raise BrokerGone("this runner is closed")
             return control
 
     def lost(self, plan: Plan, control: Control) -> None:
