@@ -347,11 +347,11 @@ class ExecutionBroker(BlockingCalls):
             if self._closed:
                 return
             self._closed = True
+            self._left_open.detach()
             for started in list(self._started):
                 if not started.inherited:
                     started.cancel()
             self._holdings.give_back(self._background.close, self._close_started)
-            self._left_open.detach()
 
     def _close_started(self) -> None:
         for started in list(self._started):
@@ -364,16 +364,6 @@ class ExecutionBroker(BlockingCalls):
         self.close()
 
 
-class MissingFile(PathNotFound, ValueError):
-    """A missing file where peers of the protocol expect a ValueError."""
-
-
-@contextmanager
-def missing_file_is_value_error(request: Request) -> Iterator[None]:
-    """Around the work on a wire request: let a file that is missing on `inspect_files` be what peers have always known."""
-    try:
-        yield
-    except PathNotFound as error:
 def _forget(started: set[_S], running: dict[Any, Operation], which: object, handle: _S) -> None:
     started.discard(handle)
     running.pop(which, None)
@@ -401,6 +391,16 @@ _ACTS: Mapping[type[Request], Callable[[ExecutionBroker], _Act]] = {
 }
 
 
+class MissingFile(PathNotFound, ValueError):
+    """A missing file where peers of the protocol expect a ValueError."""
+
+
+@contextmanager
+def missing_file_is_value_error(request: Request) -> Iterator[None]:
+    """Around the work on a wire request: let a file that is missing on `inspect_files` be what peers have always known."""
+    try:
+        yield
+    except PathNotFound as error:
         if not isinstance(request, InspectFiles):
             raise
         raise MissingFile(str(error), reason=error.reason, path=error.path, errno=error.errno) from error
