@@ -6,13 +6,12 @@ Cancelling a task that runs a command ends the command's whole tree, and only th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
-from typing import Any
 
 from fable_exec.broker import write_lock
 from fable_exec.broker.commands import CommandWork, Prepared
-from fable_exec.broker.core import ExecutionBroker, missing_file_is_value_error
+from fable_exec.broker.core import ExecutionBroker
 from fable_exec.broker.explain import Explanation
 from fable_exec.broker.recording import Operation
 from fable_exec.broker.started import exited_event, output_event
@@ -30,8 +29,6 @@ from fable_exec.protocol import (
     Result,
     StartCommand,
     Started,
-    decode_request,
-    encode_result,
 )
 from fable_exec.runner import AsyncRunningCommand
 from fable_exec.runner import Exited as RunnerExited
@@ -63,13 +60,6 @@ class AsyncExecutionBroker(AsyncCalls):
         if isinstance(request, ReadCommand) and request.wait_seconds > _LOOK_SECONDS:
             return await self._read(request)
         return await asyncio.to_thread(self.blocking.perform, request)
-
-    async def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what the members of a wire request say; see ExecutionBroker.handle."""
-        typed = decode_request(request, self.policy.limits)
-        with missing_file_is_value_error(typed):
-            result = await self.perform(typed)
-        return encode_result(result, typed, max_answer_bytes=self.policy.limits.max_answer_bytes)
 
     async def unlock_writes(
         self, token: str, *, expires_in_seconds: float | None = None, paths: Iterable[str] | None = None

@@ -60,13 +60,11 @@ from fable_exec.protocol import (
     StatPath,
     WriteFile,
     WriteStdin,
-    decode_request,
-    encode_result,
 )
 from fable_exec.runner import AsyncRunningCommand, Launchers, RunningCommand
 from fable_exec.runtimes import runtime_paths
 
-__all__ = ["ExecutionBroker", "missing_file_is_value_error"]
+__all__ = ["ExecutionBroker"]
 
 _Act = Callable[[Any, Operation], Result]
 _S = TypeVar("_S")
@@ -140,16 +138,6 @@ class ExecutionBroker(BlockingCalls):
             if operation.is_recorded and not isinstance(result, StartResult):  # that one is over when its command is
                 operation.done(told_of(result))
             return result
-
-    def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what the members of a wire request say; returns the wire's `result`, raises instead of an error answer.
-
-        A file that is missing on `inspect_files` is a ValueError here too, as peers of the protocol have always known it.
-        """
-        typed = decode_request(request, self.policy.limits)
-        with missing_file_is_value_error(typed):
-            result = self.perform(typed)
-        return encode_result(result, typed, max_answer_bytes=self.policy.limits.max_answer_bytes)
 
     @contextmanager
     def operation(self, request: Request) -> Iterator[Operation]:
@@ -389,18 +377,3 @@ _ACTS: Mapping[type[Request], Callable[[ExecutionBroker], _Act]] = {
     Cancel: lambda broker: broker._cancel,
     ListCommands: lambda broker: broker._list_background,
 }
-
-
-class MissingFile(PathNotFound, ValueError):
-    """A missing file where peers of the protocol expect a ValueError."""
-
-
-@contextmanager
-def missing_file_is_value_error(request: Request) -> Iterator[None]:
-    """Around the work on a wire request: let a file that is missing on `inspect_files` be what peers have always known."""
-    try:
-        yield
-    except PathNotFound as error:
-        if not isinstance(request, InspectFiles):
-            raise
-        raise MissingFile(str(error), reason=error.reason, path=error.path, errno=error.errno) from error

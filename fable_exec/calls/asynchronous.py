@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from fable_exec.calls.building import as_bytes, background_request, command_request, expect
 from fable_exec.calls.handles import AsyncCommandHandle, OnEvent
+from fable_exec.calls.mappings import missing_file_is_value_error
+from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import (
     Append,
     AppendResult,
@@ -43,6 +45,8 @@ from fable_exec.protocol import (
     WriteResult,
     WriteStdin,
     WriteStdinResult,
+    decode_request,
+    encode_result,
 )
 
 __all__ = ["AsyncCalls"]
@@ -57,6 +61,8 @@ class AsyncCalls(ABC):
     was changed; see fable_exec.errors. A command that ran is never an exception, whatever became of it.
     """
 
+    policy: BrokerPolicy
+
     @abstractmethod
     async def perform(self, request: Request, on_event: OnEvent | None = None) -> Result:
         """Do what `request` says; `on_event` gets the events of an ExecuteCommand."""
@@ -66,6 +72,16 @@ class AsyncCalls(ABC):
 
     async def _call(self, kind: type[_R], request: Request, on_event: OnEvent | None = None) -> _R:
         return expect(await self.perform(request, on_event), kind)
+
+    async def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Do what the members of a wire request say; returns the wire's `result`, raises instead of an error answer.
+
+        A file that is missing on `inspect_files` is a ValueError here too, as peers of the protocol have always known it.
+        """
+        typed = decode_request(request, self.policy.limits)
+        with missing_file_is_value_error(typed):
+            result = await self.perform(typed)
+        return encode_result(result, typed, max_answer_bytes=self.policy.limits.max_answer_bytes)
 
     async def probe(self) -> ProbeResult:
         """What this broker is, what it can do, and what its policy and this host make of each protection."""

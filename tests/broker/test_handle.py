@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from fable_exec import ExecutionBroker, InvalidRequest
-from fable_exec.broker import AsyncExecutionBroker
 from fable_exec.decision import INTERPRETERS
-from tests.doors import Face, policy_for
+from tests.doors import policy_for
 
 PROBE_MEMBERS = {
     "host", "capabilities", "available_executables", "writes_enabled", "read_locked_interpreters", "workspace",
@@ -121,23 +120,21 @@ def test_a_killed_command_has_the_negative_signal_as_its_code(broker: ExecutionB
     ],
 )
 def test_what_is_refused_raises_the_builtin_that_it_always_raised(
-    broker: ExecutionBroker, workspace: Path, request_members: dict[str, Any], kind: type[Exception]
+    door: Any, workspace: Path, request_members: dict[str, Any], kind: type[Exception]
 ) -> None:
-    for door in (broker.handle, _async_handle(workspace)):
-        with pytest.raises(kind):
-            door(request_members)
+    with pytest.raises(kind):
+        door.handle(request_members)
     assert list(workspace.iterdir()) == []
 
 
-def _async_handle(workspace: Path) -> Any:
-    import asyncio
-
-    def handle(members: dict[str, Any]) -> Any:
-        with asyncio.Runner() as runner, Face(AsyncExecutionBroker(policy_for(workspace)), runner) as door:
-            door.unlock_writes("the admin's token")
-            return door.handle(members)
-
-    return handle
+def test_a_request_as_a_mapping_is_answered_alike_at_every_door(door: Any, workspace: Path) -> None:
+    wrote = door.handle({"action": "write_file", "path": "a", "content": "said\n"})
+    assert wrote["path"] == "a" and wrote["writes_enabled"]
+    assert door.handle({"action": "inspect_files", "path": "a"})["content"] == "said\n"
+    ran = door.handle({"action": "execute_command", "command": ["cat"], "stdin": "said\n", "stream": True})
+    assert (ran["stdout"], ran["exit_code"], ran["success"]) == ("said\n", 0, True)
+    raw = door.handle({"action": "execute_command", "command": ["cat"], "stdin": "c2FpZAo=", "encoding": "base64"})
+    assert raw["stdout"] == "c2FpZAo="
 
 
 def test_an_integer_is_taken_for_seconds_and_an_id_is_ignored(broker: ExecutionBroker) -> None:
