@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         Protections,
         load_policy,
     )
-    from fable_exec.protocol import CommandResult, InspectResult, ProbeResult, WriteResult
+    from fable_exec.protocol import CommandResult, Event, Exited, InspectResult, Output, ProbeResult, Started, WriteResult
 
 __version__ = "0.1.0"
 
@@ -68,7 +68,7 @@ _ROOMS = {
         "ArgumentPolicy", "AuditRules", "BrokerPolicy", "Confinement", "EnvironmentPolicy", "Limits", "PathRules", "Protections",
         "load_policy",
     ),
-    "protocol": ("CommandResult", "InspectResult", "ProbeResult", "WriteResult"),
+    "protocol": ("CommandResult", "Event", "Exited", "InspectResult", "Output", "ProbeResult", "Started", "WriteResult"),
 }  # fmt: skip
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
@@ -90,6 +90,10 @@ __all__ = [
     "InspectResult",
     "ProbeResult",
     "WriteResult",
+    "Event",
+    "Exited",
+    "Output",
+    "Started",
     "Applied",
     "Captured",
     "EndedBy",
