@@ -6,7 +6,7 @@ Cancelling a task that runs a command ends the command's whole tree, and only th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
 
 from fable_exec.broker import write_lock
@@ -17,6 +17,7 @@ from fable_exec.broker.recording import Operation
 from fable_exec.broker.started import exited_event, output_event
 from fable_exec.calls import AsyncCalls, OnEvent
 from fable_exec.calls.building import as_bytes
+from fable_exec.calls.listening import check_listener
 from fable_exec.errors import Conflict, FableExecError
 from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import (
@@ -54,7 +55,8 @@ class AsyncExecutionBroker(AsyncCalls):
         self._started: set[AsyncStartedCommand] = set()
 
     async def perform(self, request: Request, on_event: OnEvent | None = None) -> Result:
-        """Do what `request` says; see ExecutionBroker.perform."""
+        """Do what `request` says; see ExecutionBroker.perform. An `on_event` that returns an awaitable is awaited."""
+        check_listener(on_event)
         if isinstance(request, ExecuteCommand):
             return await self._execute(request, on_event)
         if isinstance(request, ReadCommand) and request.wait_seconds > _LOOK_SECONDS:
@@ -101,8 +103,12 @@ class AsyncExecutionBroker(AsyncCalls):
         if on_event is not None:
             async with await self._start_for(request) as started:
                 async for event in started.events():
-                    on_event(event)
-                return await started.wait()
+                    told = on_event(event)
+                    if isinstance(told, Awaitable):
+                        await told
+                result = await started.wait()
+            assert result is not None
+            return result
         with self.blocking.operation(request) as operation:
             prepared = await self._prepared(request, operation)
             with self._commands.launching(prepared):
@@ -196,13 +202,13 @@ class AsyncStartedCommand:
         """End the whole tree; the outcome is `cancelled` unless the command had ended by itself."""
         self._running.cancel()
 
-    async def wait(self) -> CommandResult:
-        """The result, with all of the output. Drops events not taken. Cancelling the waiting task ends the command first."""
+    async def wait(self, timeout_seconds: float | None = None) -> CommandResult | None:
+        """See AsyncCommandHandle."""
         if self._result is None:
             try:
                 with self._work.launching(self._prepared):
-                    outcome = await self._running.wait()
-            finally:
+                    outcome = await self._running.wait(timeout_seconds)
+            except BaseException:
                 self._end()
             self._result = self._work.report(self._prepared, outcome)
         return self._result

@@ -30,6 +30,7 @@ from fable_exec.broker.recording import Operation, Recorder, told_of
 from fable_exec.broker.started import StartedCommand
 from fable_exec.broker.write_lock import WriteLock
 from fable_exec.calls import BlockingCalls, OnEvent
+from fable_exec.calls.listening import check_blocking_listener, tell
 from fable_exec.decision import INTERPRETERS, UnlockScope
 from fable_exec.errors import BrokerGone, FableExecError, InvalidRequest, PathNotFound
 from fable_exec.executables import resolve_executables
@@ -131,6 +132,7 @@ class ExecutionBroker(BlockingCalls):
             FableExecError: a refusal, a malformed value or a fact; nothing was done.
             BrokerGone: the broker is closed.
         """
+        check_blocking_listener(on_event)
         with self.operation(request) as operation:
             if on_event is not None and isinstance(request, ExecuteCommand):
                 return self._execute_streaming(request, operation, on_event)
@@ -242,7 +244,7 @@ class ExecutionBroker(BlockingCalls):
     def _execute_streaming(self, request: ExecuteCommand, operation: Operation, on_event: OnEvent) -> CommandResult:
         with self._started_for(request, operation) as started:
             for event in started.events():
-                on_event(event)
+                tell(on_event, event)
             result = started.wait()
         assert result is not None
         return result

@@ -11,7 +11,10 @@ from fable_exec.protocol import CommandResult, Event
 __all__ = ["AsyncCommandHandle", "CommandHandle", "OnEvent"]
 
 OnEvent: TypeAlias = Callable[[Event], object]
-"""Called with each event of a command as it comes. If it raises, the command's whole tree is ended and the error goes on."""
+"""Called with each event of a command as it comes. If it raises, the command's whole tree is ended and the error goes on.
+
+The asyncio brokers await what it returns, if that can be awaited, before they take the next event; the blocking ones refuse it.
+"""
 
 
 class CommandHandle(Protocol):
@@ -68,8 +71,11 @@ class AsyncCommandHandle(Protocol):
     async def cancel(self) -> None:
         """End the whole tree; the outcome is `cancelled` unless the command had ended by itself."""
 
-    async def wait(self) -> CommandResult:
-        """The result, with all of the output. Drops events not taken. Cancelling the waiting task ends the command first."""
+    async def wait(self, timeout_seconds: float | None = None) -> CommandResult | None:
+        """The result, with all of the output; None when the command did not end in that time. Drops events not taken.
+
+        Cancelling the waiting task ends the command first; running out of `timeout_seconds` does not.
+        """
 
     async def close(self) -> None:
         """End the command if it still runs and release everything. Idempotent."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from types import TracebackType
 
 from fable_exec.calls import AsyncCalls, OnEvent
 from fable_exec.calls.building import expect
+from fable_exec.calls.listening import check_listener
 from fable_exec.client import admin_line
 from fable_exec.client.child import Child, start_child
 from fable_exec.client.conversation import Conversation, Pending
@@ -64,7 +65,11 @@ class AsyncBrokerClient(AsyncCalls):
                 self._left_open.atexit = False  # the broker ends with this process
 
     async def perform(self, request: Request, on_event: OnEvent | None = None) -> Result:
-        """Have `request` done; `on_event` gets the events of an ExecuteCommand. See BrokerClient.perform."""
+        """Have `request` done; `on_event` gets the events of an ExecuteCommand. See BrokerClient.perform.
+
+        An `on_event` that returns an awaitable is awaited.
+        """
+        check_listener(on_event)
         if self._link is None:
             await self.start()
         assert self._link is not None
@@ -236,7 +241,9 @@ class _Link:
             while pending.events:
                 event = pending.events.popleft()
                 if on_event is not None:
-                    on_event(event)
+                    told = on_event(event)
+                    if isinstance(told, Awaitable):
+                        await told
             if pending.done:
                 return
             arrived.clear()

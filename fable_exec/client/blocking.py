@@ -13,6 +13,7 @@ from types import TracebackType
 
 from fable_exec.calls import BlockingCalls, OnEvent
 from fable_exec.calls.building import expect
+from fable_exec.calls.listening import check_blocking_listener, tell
 from fable_exec.client import admin_line
 from fable_exec.client.child import start_child
 from fable_exec.client.conversation import Conversation, Pending
@@ -78,6 +79,7 @@ class BrokerClient(BlockingCalls):
             FableExecError: as the broker raised it. BrokerGone: it died or was closed; what it ran has been ended with it.
         """
         self._refuse_inherited()
+        check_blocking_listener(on_event)
         arrived = threading.Event()
         with self._state:
             pending, line = self._conversation.ask(request, arrived.set)
@@ -149,7 +151,7 @@ class BrokerClient(BlockingCalls):
             while pending.events:
                 event = pending.events.popleft()
                 if on_event is not None:
-                    on_event(event)
+                    tell(on_event, event)
             self._refuse_inherited()  # now: the callback may have forked
             arrived.clear()
             if pending.done or time.monotonic() >= give_up_at:

@@ -144,12 +144,16 @@ class AsyncStartedCommand:
         """End the whole tree; the outcome is `cancelled` unless the command had ended by itself."""
         await self._broker.cancel_command(self._name)
 
-    async def wait(self) -> CommandResult:
-        """The result, with all of the output. Drops events not taken. Cancelling the waiting task ends the command first."""
+    async def wait(self, timeout_seconds: float | None = None) -> CommandResult | None:
+        """See AsyncCommandHandle."""
+        give_up_at = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
         try:
             while self._numbers.result is None:
-                for _ in self._numbers.take(await self._broker.read_command(self._name, _LOOK_SECONDS)):
+                left = max(0.0, give_up_at - time.monotonic())
+                for _ in self._numbers.take(await self._broker.read_command(self._name, min(_LOOK_SECONDS, left))):
                     pass
+                if time.monotonic() >= give_up_at:
+                    break
         except BaseException:
             await self.close()
             raise

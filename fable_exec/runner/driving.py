@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -134,8 +135,8 @@ class LoopWatcher:
         self._changed.set()
 
 
-async def drive_in_loop(exchange: Exchange, watcher: LoopWatcher) -> None:
-    """Run `exchange` to its end in the running loop.
+async def drive_in_loop(exchange: Exchange, watcher: LoopWatcher, give_up_at: float = math.inf) -> None:
+    """Run `exchange` to its end in the running loop, or until `give_up_at` (time.monotonic seconds) has come.
 
     When the task is cancelled the tree is ended first, END_SECONDS at most, and only then does the cancellation go on.
     """
@@ -144,14 +145,18 @@ async def drive_in_loop(exchange: Exchange, watcher: LoopWatcher) -> None:
     with watcher:
         try:
             while not exchange.done:
-                await watcher.step(exchange.due_at())
+                await watcher.step(min(exchange.due_at(), give_up_at))
                 exchange.tick()
-        except asyncio.CancelledError:
-            exchange.request_end(EndedBy.CANCELLED)
-            await _despite_cancelling(exchange, watcher)
+                if time.monotonic() >= give_up_at:
+                    break
+        except BaseException as error:
+            try:
+                if isinstance(error, asyncio.CancelledError):
+                    exchange.request_end(EndedBy.CANCELLED)
+                    await _despite_cancelling(exchange, watcher)
+            finally:
+                exchange.abandon()
             raise
-        finally:
-            exchange.abandon()
 
 
 async def _despite_cancelling(exchange: Exchange, watcher: LoopWatcher) -> None:

@@ -263,10 +263,15 @@ class AsyncRunningCommand(_EventQueue):
         """Let the command see the end of its standard input, after all that was given to it."""
         self.exchange.input.finish()
 
-    async def wait(self) -> Outcome:
-        """Take the remaining events and return the outcome. Cancelling the waiting task ends the command."""
-        await drive_in_loop(self.exchange, self._watcher)
-        return self.exchange.outcome()
+    async def wait(self, timeout_seconds: float | None = None) -> Outcome | None:
+        """Drop the remaining events and return the outcome; None when the command did not end in `timeout_seconds`.
+
+        Cancelling the waiting task ends the command.
+        """
+        give_up_at = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
+        await drive_in_loop(self.exchange, self._watcher, give_up_at)
+        self._pending.clear()
+        return self.exchange.outcome() if self.exchange.done else None
 
     async def close(self) -> None:
         """End the command if it still runs, and release everything; in a forked child the copies here. Idempotent."""

@@ -65,3 +65,9 @@ def test_every_action_of_the_protocol_has_a_call() -> None:
 def test_every_handle_answers_to_what_a_handle_answers_to(handle: type[Any], kind: type[Any]) -> None:
     wanted = {name for name in vars(kind) if not name.startswith("_")}
     assert wanted <= set(dir(handle))
+    asked, offered = calls_of(kind), calls_of(handle)
+    assert {name: offered[name][: len(asked[name])] for name in asked} == asked
+
+
+def test_blocking_and_asyncio_handles_have_the_same_arguments_and_defaults() -> None:
+    assert calls_of(CommandHandle) == calls_of(AsyncCommandHandle)
