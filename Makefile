@@ -1,5 +1,5 @@
 # Every target sets up its own .venv; nothing is needed beforehand but make and Python 3.11 or newer.
-# PYTHON=/path/to/python chooses the interpreter, PYTEST_ARGS="-k name -x" is handed to pytest.
+# PYTHON=/path/to/python chooses the interpreter, PYTEST_ARGS="-k name -x" is handed to pytest, "-n 0" keeps it in one process.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -35,7 +35,7 @@ demo: env ## the broker at work in a clone of this repository, each step checked
 	@$(BIN)/python examples/demo.py
 
 test: env ## the suite in random order, warnings are errors; as root also as an ordinary user
-	$(PYTEST) $(PYTEST_ARGS)
+	$(PYTEST) -n auto $(PYTEST_ARGS)
 	@if [ "$$(id -u)" = 0 ]; then $(HOST_PYTHON) tools/as_ordinary_user.py -- make test PYTEST_ARGS='$(PYTEST_ARGS)'; fi
 
 test-as-user: ## only the second half of `make test` (needs root)
@@ -57,7 +57,7 @@ bench: env ## every benchmark beside its limit and its peers, into benchmarks/RE
 	@$(BIN)/python -m benchmarks.run --write $(BENCH_ARGS)
 
 fuzz: env ## the property tests with 100 000 examples each
-	HYPOTHESIS_PROFILE=deep $(PYTEST) -m fuzz --timeout=0 -o faulthandler_timeout=0 $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=deep $(PYTEST) -n auto --dist worksteal -m fuzz --timeout=0 -o faulthandler_timeout=0 $(PYTEST_ARGS)
 
 deep: env ## the long forms: races, storms, large inputs
 	$(PYTEST) -m deep --timeout=3600 -o faulthandler_timeout=0 $(PYTEST_ARGS)

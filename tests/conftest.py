@@ -10,7 +10,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests import abilities, boxes
+from tests import abilities, boxes, turns
 
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=100, print_blob=True)
 hypothesis.settings.register_profile(
@@ -21,7 +21,18 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 _missing_abilities: collections.Counter[tuple[str, str]] = collections.Counter()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):  # one of several workers; each has its own directory beside those of the others
+        config.pluginmanager.register(turns.Turns(Path(config.getoption("basetemp")).parent))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    return turns.how_many()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=turns.must_be_alone)  # at the end, where nobody has to wait for them; the order is random within both parts
     for item in items:
         for name in _lacking(item):
             item.add_marker(pytest.mark.skip(reason=f"ability {name} is missing: {abilities.missing(name)}"))

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,11 @@ def tree_of(pid: int) -> dict[int, tuple[int, str]]:
         found.update(below)
         waiting.extend(below)
     return found
+
+
+def unique_sleep() -> str:
+    """Seconds to sleep that no other process was told; `random` begins alike in every test, in each worker."""
+    return f"{1000 + uuid.uuid4().int % 10**6}.{uuid.uuid4().int % 10**9}"
 
 
 def alive_with(marker: str) -> list[int]:

@@ -93,23 +93,24 @@ def test_a_handle_keeps_its_broker(workspace: Path) -> None:
 def test_a_running_handle_dropped_with_its_broker_is_ended_and_written_down(workspace: Path, tmp_path: Path, kind: str) -> None:
     log = tmp_path / "audit.jsonl"
     policy = policy_for(workspace, audit=AuditRules(path=log))
+    seconds = hosts.unique_sleep()
 
     def start() -> None:
         broker = ExecutionBroker(policy)
         broker.unlock_writes(TOKEN)
-        broker.start_command(["sleep", "61.25"])
+        broker.start_command(["sleep", seconds])
 
     async def start_async() -> None:
         broker = AsyncExecutionBroker(policy)
         await broker.unlock_writes(TOKEN)
-        await broker.start_command(["sleep", "61.25"])
+        await broker.start_command(["sleep", seconds])
 
     with nothing_left():
         gc.collect()
         with pytest.warns(ResourceWarning, match="unclosed broker"):
             start() if kind == "in_process" else asyncio.run(start_async())
             gc.collect()
-        assert not hosts.alive_with("61.25")
+        assert not hosts.alive_with(seconds)
     assert '"broker-gone"' in log.read_text().splitlines()[-1]
     assert verify_log(log).ok
 

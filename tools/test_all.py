@@ -55,7 +55,7 @@ def run_suite(minor: tuple[int, int], executable: str, arguments: list[str]) -> 
     setup = [executable, str(PROJECT / "tools" / "environment.py"), str(directory), "--extra", "cli", "--group", "test"]
     if subprocess.run(setup).returncode != 0:
         return False
-    return subprocess.run([directory / "bin" / "python", "-m", "pytest", *arguments], cwd=PROJECT).returncode == 0
+    return subprocess.run([directory / "bin" / "python", "-m", "pytest", "-n", "auto", *arguments], cwd=PROJECT).returncode == 0
 
 
 def main() -> int:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.typed import PROGRAM, environment, is_running, started, the_object, unique_sleep, until
+from tests.cli.typed import PROGRAM, environment, is_running, started, the_object, until
+from tests.hosts import unique_sleep
 
 TREE = "trap '' INT TERM HUP; setsid sleep {0} & (sleep {0} &) & echo ready; sleep {0}; sleep {0}"
 
@@ -88,6 +89,7 @@ def test_a_signal_that_was_ignored_when_we_started_stays_ignored(workspace: Path
     assert (process.returncode, output) == (0, b"two\n")
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # a worker of pytest-xdist has a thread
 def test_control_c_at_a_terminal_ends_the_tree(workspace: Path) -> None:
     seconds = unique_sleep()
     script = f"trap '' INT; echo ready; sleep {seconds}; sleep {seconds}"

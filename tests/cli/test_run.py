@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.typed import PROGRAM, environment, is_running, the_object, typed, unique_sleep, until
+from tests.cli.typed import PROGRAM, environment, is_running, the_object, typed, until
+from tests.hosts import unique_sleep
 
 
 def run(workspace: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:

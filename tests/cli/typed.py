@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -52,11 +51,6 @@ def the_object(finished: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
     members: dict[str, Any] = json.loads(text)
     assert members["schema_version"] == 1
     return members
-
-
-def unique_sleep() -> str:
-    """Seconds to sleep that no other process was told."""
-    return f"{1000 + uuid.uuid4().int % 10**6}.{uuid.uuid4().int % 10**9}"
 
 
 def is_running(marker: str) -> bool:

@@ -313,6 +313,7 @@ def test_findings_are_bounded_in_number_and_text(swept: Guarded) -> None:
     assert len(found[0].detail) <= 400 and "\x1b" not in found[0].detail
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # a worker of pytest-xdist has a thread
 def test_a_forked_child_does_not_take_its_parents_events(swept: Guarded) -> None:
     swept.sentry.before_command()
     swept.host("echo x > .envrc")

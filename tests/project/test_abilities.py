@@ -12,11 +12,13 @@ import pytest
 from tests import abilities
 
 PROJECT = Path(__file__).resolve().parents[2]
-SUITE = """
-import pytest
+PLUGIN = """
 from tests import abilities
 abilities.KERNEL["teleport"] = lambda: "the kernel cannot"
 abilities.SITUATION["piano"] = lambda: "there is none"
+"""
+SUITE = """
+import pytest
 
 @pytest.mark.requires_ability("{name}")
 def test_one(): pass
@@ -28,8 +30,9 @@ def test_three(): pass
 """
 
 
-def run(directory: Path, name: str, wish: str) -> subprocess.CompletedProcess[str]:
+def run(directory: Path, name: str, wish: str, workers: str = "0") -> subprocess.CompletedProcess[str]:
     (directory / "test_suite.py").write_text(SUITE.format(name=name))
+    (directory / "two_more_abilities.py").write_text(PLUGIN)
     argv = [
         sys.executable,
         "-m",
@@ -39,24 +42,32 @@ def run(directory: Path, name: str, wish: str) -> subprocess.CompletedProcess[st
         "no:cacheprovider",
         "-p",
         "tests.conftest",
+        "-p",
+        "two_more_abilities",
         "-c",
         str(PROJECT / "pyproject.toml"),
+        "-n",
+        workers,
+        f"--basetemp={directory / 'temporary'}",
     ]
     return subprocess.run(
         [*argv, str(directory)],
         cwd=PROJECT,
-        env={**os.environ, "FABLE_EXEC_REQUIRE_ABILITIES": wish},
+        env={**os.environ, "FABLE_EXEC_REQUIRE_ABILITIES": wish, "PYTHONPATH": str(directory)},
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
     )
 
 
-@pytest.mark.parametrize(("name", "wish", "status"), [("teleport", "0", 0), ("teleport", "1", 1), ("piano", "1", 0)])
+@pytest.mark.parametrize(
+    ("name", "wish", "status", "workers"),
+    [("teleport", "0", 0, "0"), ("teleport", "1", 1, "0"), ("piano", "1", 0, "0"), ("teleport", "1", 1, "2")],
+)
 def test_a_missing_ability_skips_and_fails_only_a_kernel_test_that_is_required(
-    tmp_path: Path, name: str, wish: str, status: int
+    tmp_path: Path, name: str, wish: str, status: int, workers: str
 ) -> None:
-    finished = run(tmp_path, name, wish)
+    finished = run(tmp_path, name, wish, workers)
     assert "1 passed, 2 skipped" in finished.stdout, finished.stdout + finished.stderr
     reason = abilities_reason(name)
     assert reason in finished.stdout

@@ -86,6 +86,7 @@ def measured(statement: str) -> float:
     return min(float(answer.stdout) for answer in answers)
 
 
+@pytest.mark.alone
 def test_the_import_is_cheap_and_loads_nothing_of_the_command_line() -> None:
     assert measured("import fable_exec") < IMPORT_BUDGET_SECONDS
     program = "import sys, fable_exec; print(sorted({'click', 'rich', 'asyncio'} & set(sys.modules)))"

@@ -43,6 +43,7 @@ def processes_named(marker: str) -> int:
     return count
 
 
+@pytest.mark.alone
 def test_a_fork_storm_stops_at_the_limit_and_nothing_is_left(pid_box: Box) -> None:
     marker = f"storm-{uuid.uuid4().hex}"
     finished = pid_box([sys.executable, "-c", FORK_STORM, marker], max_pids=320)

@@ -43,7 +43,7 @@ def test_two_hundred_tasks(runner: Runner) -> None:
 
 @pytest.mark.parametrize("how", ["cancel", "wait_for", "cancel twice", "group"])
 def test_a_cancelled_task_leaves_nothing_when_the_cancellation_comes_out(runner: Runner, how: str) -> None:
-    marker = f"{random.randrange(10**8)}.75"
+    marker = hosts.unique_sleep()
     script = shell(f"(setsid sleep {marker} &) ; trap '' TERM; sleep {marker}")
 
     async def main() -> None:
@@ -67,7 +67,7 @@ def test_a_cancelled_task_leaves_nothing_when_the_cancellation_comes_out(runner:
 
 
 def test_a_loop_that_is_closed_under_a_command_leaves_nothing(runner: Runner) -> None:
-    marker = f"{random.randrange(10**8)}.75"
+    marker = hosts.unique_sleep()
     loop = asyncio.new_event_loop()
     loop.run_until_complete(runner.run_async(command("true")))
     before = len(os.listdir("/proc/self/fd"))
@@ -269,7 +269,7 @@ def test_cancel_from_another_thread_is_at_once(runner: Runner) -> None:
 
 
 def test_a_command_that_nobody_listens_to_ends_at_its_deadline(runner: Runner) -> None:
-    marker = f"{random.randrange(10**8)}.75"
+    marker = hosts.unique_sleep()
     running = runner.start(shell(f"(setsid sleep {marker} &); yes", timeout_seconds=0.4))
     give_up_at = time.monotonic() + 5
     while not hosts.alive_with(f"sleep\0{marker}") and time.monotonic() < give_up_at:

@@ -114,6 +114,7 @@ def test_a_launcher_with_a_low_descriptor_limit_takes_only_what_it_can_hold(work
     assert hosts.answer_of(program, str(workspace), mode) == [list(range(22)), "128\n"]
 
 
+@pytest.mark.alone
 def test_more_commands_than_a_launcher_holds_do_not_block_the_loop(workspace: Path, mode: str) -> None:
     program = """
     import asyncio

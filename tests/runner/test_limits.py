@@ -261,6 +261,7 @@ def test_nothing_leaks_into_the_next_run(workspace: Path, mode: str, rounds: int
 BOMBS = {"shell": "bomb() { bomb | bomb & }; bomb; sleep 30", "sessions": "while :; do setsid sleep 30 & done"}
 
 
+@pytest.mark.alone
 @pytest.mark.requires_ability("own_proc", "pidfd")
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_fork_storm_is_pids_limited(pid_box: Callable[..., boxes.Finished], workspace: Path, mode: str, bomb: str) -> None:

@@ -54,7 +54,7 @@ def parts(runner: Runner, marker: str) -> dict[str, list[int]]:
 def test_the_caller_is_told_at_once_and_the_next_call_works(runner: Runner, mode: str, victim: str) -> None:
     if (mode, victim) in {("plain", "stager"), ("plain", "inits"), ("namespace", "inits")}:
         pytest.skip("there is no such process in this mode")
-    marker = f"{random.randrange(10**9)}.5"
+    marker = hosts.unique_sleep()
     with runner.start(shell(f"(setsid sleep {marker} &); echo go; sleep {marker}", timeout_seconds=60)) as running:
         running.next_event(10)
         assert until(lambda: len(hosts.alive_with(marker)) >= 2, 5)
@@ -71,7 +71,7 @@ def test_the_caller_is_told_at_once_and_the_next_call_works(runner: Runner, mode
 
 
 def test_a_lost_launcher_takes_only_its_own_commands_along(runner: Runner, mode: str) -> None:
-    marker = f"{random.randrange(10**9)}.5"
+    marker = hosts.unique_sleep()
     if mode != "plain":
         pytest.skip("all commands of a plan share one launcher there")
     with runner.start(shell(f"echo go; sleep {marker}")) as first, runner.start(shell("sleep 1; exit 8")) as second:
@@ -89,7 +89,7 @@ def test_a_plain_command_that_stops_or_kills_its_own_launcher_gains_nothing(runn
     if mode != "plain":
         pytest.skip("the launcher is in another PID namespace there")
     for number in ("STOP", "KILL"):
-        marker = f"{random.randrange(10**9)}.5"
+        marker = hosts.unique_sleep()
         outcome = runner.run(shell(f"(setsid sleep {marker} &); kill -{number} $PPID; exec sleep {marker}", timeout_seconds=30))
         assert (outcome.ended_by, outcome.duration_seconds < 5) == (EndedBy.BROKER_LOST, True)
         assert until(lambda marker=marker: not hosts.alive_with(marker), 3)  # type: ignore[misc]  # the default binds it now
@@ -131,7 +131,7 @@ time.sleep(60)
 
 
 def kill_a_host(workspace: Path, mode: str, delay: float, *more: str) -> None:
-    marker = f"{random.randrange(10**8)}.25"
+    marker = hosts.unique_sleep()
     process, reading = hosts.start(_HOST, str(workspace), mode, marker, *more, stderr=subprocess.DEVNULL)
     try:
         private, zygote = json.loads(os.read(reading, 4096))

@@ -1,0 +1,43 @@
+"""Several workers run the suite at the same time (pytest-xdist); a test marked `alone` runs while all others wait."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+MOST_WORKERS = 8
+"""On a machine of many processors: more would only disturb each other."""
+
+
+class Turns:
+    """A plugin of each worker: two locks on files in `directory`, which the workers of one run share.
+
+    The room is shared by ordinary tests and taken whole by one that must be alone. Everybody enters through the gate, so whoever
+    waits for the whole room is not overtaken. The wait lies outside of the test: its timeout does not count it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._gate, self._room = (os.open(directory / name, os.O_RDWR | os.O_CREAT, 0o600) for name in ("gate", "room"))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        fcntl.flock(self._gate, fcntl.LOCK_EX)
+        fcntl.flock(self._room, fcntl.LOCK_EX if must_be_alone(item) else fcntl.LOCK_SH)
+        fcntl.flock(self._gate, fcntl.LOCK_UN)
+        try:
+            return (yield)
+        finally:
+            fcntl.flock(self._room, fcntl.LOCK_UN)
+
+
+def must_be_alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker("alone") is not None
+
+
+def how_many() -> int:
+    """Workers for `-n auto`: one more than there are processors, because a part of each test's time is waiting."""
+    return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, MOST_WORKERS - 1) + 1
