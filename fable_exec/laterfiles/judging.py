@@ -13,7 +13,14 @@ import attrs
 
 from fable_exec.laterfiles.gitsafety import Verdict, judge_config
 from fable_exec.laterfiles.names import Kind, LaterFile, Names, folded_name
-from fable_exec.laterfiles.pointers import MAX_POINTER_BYTES, git_directory_of, is_own_worktree, kind_at, names_of
+from fable_exec.laterfiles.pointers import (
+    MAX_CONFIG_BYTES,
+    MAX_POINTER_BYTES,
+    git_directory_of,
+    is_own_worktree,
+    kind_at,
+    names_of,
+)
 from fable_exec.laterfiles.quarantine import Quarantine
 from fable_exec.laterfiles.scanning import content_of, status_of
 from fable_exec.outcome import display_text
@@ -21,7 +28,6 @@ from fable_exec.pathguard import FileKind, Workspace, WorkspacePath
 
 __all__ = ["Finding", "Judge", "finding"]
 
-_MAX_CONFIG_BYTES = 65_536
 _MAX_DETAIL = 400
 _MAX_PATH = 1_000
 
@@ -85,7 +91,7 @@ class Judge:
     # Configurations
 
     def _judge_config(self, file: LaterFile, *, shared: bool) -> Finding | None:
-        content = content_of(self._workspace, file.components, _MAX_CONFIG_BYTES)
+        content = content_of(self._workspace, file.components, MAX_CONFIG_BYTES)
         if content.fault:
             return self._move_away(file, f"a configuration that cannot be judged: {content.fault}")
         directory = file.components[:-1]

@@ -1,16 +1,19 @@
-"""The later files that are accepted: what the host made, and what was judged harmless. From them come the pins.
+"""The later files that are accepted: what the host made, which is pinned, and what commands made and was judged harmless.
 
-Accepting a file also takes in what it leads to: the target of a link, the hooks that a configuration names.
+Accepting a file of the host also takes in what it leads to: the target of a link, the hooks that a configuration names. A file
+that a command made stays the commands' own: they may change and remove it, and it is judged again whenever it, or a place that it
+leads to, may have become another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from fable_exec.laterfiles.hookpaths import HookPaths
 from fable_exec.laterfiles.judging import Finding, finding
 from fable_exec.laterfiles.names import Kind, LaterFile, Names
-from fable_exec.laterfiles.pointers import kind_at, link_target
+from fable_exec.laterfiles.pointers import kind_at, leads_to, link_target
 from fable_exec.laterfiles.scanning import Scanner, status_of
 from fable_exec.pathguard import FileKind, Workspace
 
@@ -25,6 +28,14 @@ Identity = tuple[int, int, int]
 """Inode, time of the last change of the inode (which nobody can set back), number of names."""
 
 
+class _Known(NamedTuple):
+    """One accepted file, as it was then. `of_host`: the host made it, or had it before a command changed it."""
+
+    file: LaterFile
+    identity: Identity
+    of_host: bool
+
+
 class KnownFiles:
     """`pins` is what a command must not change: (path, serial number), the oldest first. What is too many is only swept.
 
@@ -37,7 +48,9 @@ class KnownFiles:
         self._exposed: tuple[LaterFile, ...] = ()
         self._scanner = scanner
         self._hook_paths = HookPaths(workspace)
-        self._files: dict[Names, tuple[LaterFile, Identity]] = {}
+        self._files: dict[Names, _Known] = {}
+        self._leading: dict[Names, set[Names]] = {}
+        """Files of commands by each place on the way to where they lead: when something else appears there, they mean another."""
         self._serials: dict[Names, int] = {}
         self._last_serial = 0
         self._prune_at = _MIN_PRUNED
@@ -45,7 +58,8 @@ class KnownFiles:
 
     def accept(self, files: Iterable[LaterFile]) -> None:
         """Take in what the host made, with what it leads to."""
-        noted = self.note(files)
+        hosts = [file for file in files if self._is_hosts(file)]
+        noted = self._note([*hosts, *self._covering(hosts)], of_host=True)
         led_to = [target for file in noted for target in self._led_to(file)]
         for target in led_to:
             self._accept_target(target)
@@ -55,13 +69,51 @@ class KnownFiles:
         for directory in self._hook_paths.around():
             self._scanner.named[directory] = Kind.GIT_HOOKS
 
-    def note(self, files: Iterable[LaterFile]) -> list[LaterFile]:
-        """Remember those of `files` that are there."""
+    def note_harmless(self, files: Iterable[LaterFile]) -> None:
+        """Remember those of `files` that are there: what a command wrote, and was judged."""
+        for file in self._note(files, of_host=False):
+            for place in leads_to(self._workspace, file):
+                for depth in range(1, len(place) + 1):
+                    self._leading.setdefault(place[:depth], set()).add(file.components)
+
+    def led_astray(self, changed: Iterable[Names]) -> list[LaterFile]:
+        """Files of commands that lead through one of the names in `changed`, or to it: what they mean may be another now."""
+        if not self._leading:
+            return []
+        found = {components for names in changed for components in self._leading.get(names, ())}
+        return [self._files[each].file for each in sorted(found) if each in self._files]
+
+    def of_commands(self) -> list[LaterFile]:
+        """Every file that commands made."""
+        return [known.file for known in self._files.values() if not known.of_host]
+
+    def forget_lost_in(self, directories: Iterable[Names]) -> None:
+        """These directories are gone: whoever makes another of that name makes new files."""
+        gone = set(directories)
+        if gone:
+            self._drop({at for at in self._files if at[:-1] in gone and self._identity(at) is None})
+
+    def _is_hosts(self, file: LaterFile) -> bool:
+        """Whether a file that is there while no command runs is the host's: its own, or one of commands that it has changed."""
+        known = self._files.get(file.components)
+        return known is None or known.of_host or known.identity != self._identity(file.components)
+
+    def _covering(self, files: Iterable[LaterFile]) -> Iterator[LaterFile]:
+        """The directories whose pin has to hold for `files`, where commands made them."""
+        above = dict.fromkeys(file.components[:depth] for file in files if file.covered for depth in range(len(file.components)))
+        for components in above:
+            known = self._files.get(components)
+            if known is not None and not known.of_host:
+                yield known.file
+
+    def _note(self, files: Iterable[LaterFile], *, of_host: bool) -> list[LaterFile]:
         noted = []
         for file in files:
             identity = self._identity(file.components)
             if identity is not None:
-                self._files[file.components] = (file, identity)
+                known = self._files.get(file.components)
+                hosts = of_host or (known is not None and known.of_host)
+                self._files[file.components] = _Known(file, identity, hosts)
                 self._last_serial += 1
                 self._serials[file.components] = self._last_serial
                 noted.append(file)
@@ -79,11 +131,11 @@ class KnownFiles:
     def is_news(self, file: LaterFile) -> bool:
         """Whether it is not known, or not as it was."""
         known = self._files.get(file.components)
-        return known is None or known[1] != self._identity(file.components)
+        return known is None or known.identity != self._identity(file.components)
 
     def warnings(self) -> Iterator[Finding]:
         """Files with more than one name: the others cannot be found, and what is written through them is not seen."""
-        for file, (_, _, names) in self._files.values():
+        for file, (_, _, names), _ in self._files.values():
             if names > 1 and not file.is_directory:
                 yield finding(file, "left", f"has {names - 1} more names in the file system, by which it can be changed")
 
@@ -93,8 +145,8 @@ class KnownFiles:
 
     def _pinned(self) -> Iterator[tuple[str, int]]:
         mounts: set[Names] = set()
-        for file, _ in self._files.values():
-            if not file.covered:
+        for file, _, of_host in self._files.values():
+            if of_host and not file.covered:
                 mounts.update(file.components[: depth + 1] for depth in range(len(file.components)))
                 if len(mounts) > _MAX_MOUNTS:
                     return
@@ -103,15 +155,23 @@ class KnownFiles:
     def _unprotected(self) -> Iterator[LaterFile]:
         """Files that have another name, or may get one (link(2)) because no pin is over them."""
         pinned = {path for path, _ in self.pins} if self._pins_hold else set()
-        for file, (_, _, names) in self._files.values():
-            held = self._pins_hold and (file.covered or file.path in pinned)
+        for file, (_, _, names), of_host in self._files.values():
+            held = self._pins_hold and of_host and (file.covered or file.path in pinned)
             if not file.is_directory and (names > 1 or not held):
                 yield file
 
     def _prune(self) -> None:
-        self._files = {at: known for at, known in self._files.items() if self._identity(at) is not None}
-        self._serials = {at: self._serials[at] for at in self._files}
+        self._drop({at for at in self._files if self._identity(at) is None})
         self._prune_at = 2 * len(self._files) + _MIN_PRUNED
+
+    def _drop(self, lost: set[Names]) -> None:
+        if not lost:
+            return
+        self._files = {at: known for at, known in self._files.items() if at not in lost}
+        self._serials = {at: self._serials[at] for at in self._files}
+        self._leading = {at: left for at, leading in self._leading.items() if (left := leading - lost)}
+        self.pins = tuple(self._pinned())
+        self._exposed = tuple(self._unprotected())
 
     def _led_to(self, file: LaterFile) -> Iterator[LaterFile]:
         """What an accepted file makes count as well."""
@@ -137,5 +197,5 @@ class KnownFiles:
     def _accept_target(self, target: LaterFile) -> None:
         if target.is_directory:
             self._scanner.named[target.components] = target.kind
-            self.note(self._scanner.below(target.components))
-        self.note([target])
+            self._note(self._scanner.below(target.components), of_host=True)
+        self._note([target], of_host=True)

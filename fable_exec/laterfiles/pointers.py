@@ -6,13 +6,27 @@ workspace's own. Anything else could be led elsewhere by a link on the way. It r
 
 from __future__ import annotations
 
-from fable_exec.laterfiles.names import Names, folded_name
+from collections.abc import Iterator
+
+from fable_exec.laterfiles.gitconfig import last_value, parse
+from fable_exec.laterfiles.names import Kind, LaterFile, Names, folded_name
 from fable_exec.laterfiles.scanning import content_of
 from fable_exec.pathguard import FileKind, Workspace, WorkspacePath
 
-__all__ = ["MAX_POINTER_BYTES", "git_directory_of", "is_own_worktree", "kind_at", "link_target", "names_of"]
+__all__ = [
+    "MAX_CONFIG_BYTES",
+    "MAX_POINTER_BYTES",
+    "git_directory_of",
+    "is_own_worktree",
+    "kind_at",
+    "leads_to",
+    "link_target",
+    "names_of",
+]
 
 MAX_POINTER_BYTES = 16_384
+MAX_CONFIG_BYTES = 65_536
+"""Of a configuration that is judged; a larger one is not let stand."""
 _GITDIR = "gitdir: "
 
 
@@ -67,3 +81,21 @@ def is_own_worktree(workspace: Workspace, git_directory: Names, value: str) -> b
         return False
     tree = names_of(workspace, git_directory, value)
     return tree is not None and git_directory_of(workspace, (*tree, ".git")) == git_directory
+
+
+def leads_to(workspace: Workspace, file: LaterFile) -> Iterator[Names]:
+    """The places that a harmless pointer or configuration depends on: it was judged by what is there."""
+    directory = file.components[:-1]
+    if file.kind is Kind.GIT_POINTER and folded_name(file.components[-1]) == "gitdir":
+        text = content_of(workspace, file.components, MAX_POINTER_BYTES).text
+        place = names_of(workspace, directory, text.rstrip("\r\n"))
+    elif file.kind is Kind.GIT_POINTER:
+        place = git_directory_of(workspace, file.components)
+    elif file.kind is Kind.GIT_CONFIG:
+        config = parse(content_of(workspace, file.components, MAX_CONFIG_BYTES).text)
+        tree = last_value(config, "core", "worktree")
+        place = None if tree is None else names_of(workspace, directory, f"{tree}/.git")
+    else:
+        place = None
+    if place is not None:
+        yield place

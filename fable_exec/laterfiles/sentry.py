@@ -98,6 +98,7 @@ class Sentry:
                 return ()
             repositories = set(self._scanner.git_directories)
             appeared = dict.fromkeys([*self._unsettled, *self._looked_up(changes), *unseen])
+            appeared.update(dict.fromkeys(self._led_astray(changes)))
             appeared.update(dict.fromkeys(self._behind_closed_doors()))
             appeared.update(dict.fromkeys(self._too_deep()))
             self._repositories_of_commands |= self._scanner.git_directories - repositories
@@ -116,7 +117,7 @@ class Sentry:
         """Judge `files`. What another command kept from being dealt with is judged again next time, and never accepted."""
         found = {file: self._judge.judge(file) for file in files}
         self._unsettled = [file for file, each in found.items() if self._neutralise and each is not None and each.done == "left"]
-        self._known.note(file for file in found if file not in self._unsettled)
+        self._known.note_harmless(file for file in found if file not in self._unsettled)
         self._quarantine.trim()
         return [each for each in found.values() if each is not None]
 
@@ -133,6 +134,7 @@ class Sentry:
         """The later files that the changes stand for."""
         for directory in self._watch.removed:
             self._scanner.forget(directory)
+        self._known.forget_lost_in(self._watch.removed)
         self._watch.removed.clear()
         if changes and changes[0].everything:
             return self._news_below(())
@@ -156,6 +158,12 @@ class Sentry:
         # A command can make a directory be looked into again (by a name that makes it a git directory, by a rename): what the
         # host has there must not be taken for planted.
         return [file for file in self._scanner.below(start) if self._known.is_news(file)]
+
+    def _led_astray(self, changes: list[Change]) -> list[LaterFile]:
+        """What commands made earlier and may lead elsewhere now."""
+        if changes and changes[0].everything:
+            return self._known.of_commands()
+        return self._known.led_astray((*change.directory, change.name) for change in changes if not change.gone)
 
     def _behind_closed_doors(self) -> list[LaterFile]:
         """What lies in directories that the command made unreadable; they are opened up for it."""
