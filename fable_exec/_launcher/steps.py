@@ -74,8 +74,9 @@ def become(user: int, group: int) -> None:
 def map_own_ids(user: int, group: int) -> None:
     """In a new user namespace: keep the one user and group id that this process has (user_namespaces(7))."""
     for file, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-        with open(f"/proc/self/{file}", "w", encoding="ascii") as out:
-            out.write(text)
+        # In bytes: a codec would be looked for in the standard library, which a user other than root may not be able to read.
+        with open(f"/proc/self/{file}", "wb") as out:
+            out.write(text.encode())
 
 
 def default_signals() -> None:
