@@ -29,6 +29,7 @@ class Directory(Protocol):
 
     def close(self) -> None: ...
     def status(self) -> os.stat_result: ...
+    def is_removed(self) -> bool: ...
     def look(self, name: str) -> os.stat_result: ...
     def open(self, name: str, flags: int, mode: int = 0o600) -> int: ...
     def make(self, name: str, mode: int) -> None: ...
@@ -57,6 +58,10 @@ class HeldDirectory:
 
     def status(self) -> os.stat_result:
         return os.fstat(self.fd)
+
+    def is_removed(self) -> bool:
+        """Whether it has no name any more: it can still be listed then, and looks empty."""
+        return os.fstat(self.fd).st_nlink == 0
 
     def look(self, name: str) -> os.stat_result:
         """lstat: of a link itself, never of its target."""
@@ -142,6 +147,9 @@ class CheckedDirectory:
 
     def status(self) -> os.stat_result:
         return os.lstat(self.path)
+
+    def is_removed(self) -> bool:
+        return False  # each use looks by itself
 
     def _at(self, name: str) -> str:
         found = os.lstat(self.path)

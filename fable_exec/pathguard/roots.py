@@ -57,13 +57,19 @@ class Root:
 
     @contextlib.contextmanager
     def lent(self, path: WorkspacePath) -> Iterator[Directory]:
-        """The root, which cannot be closed meanwhile: a closed number could already name another file."""
+        """The root, which cannot be closed meanwhile: a closed number could already name another file.
+
+        Raises:
+            PathNotFound: it was removed, and would look like an empty directory.
+        """
         with self._lock:
             if self.closed:
                 raise ValueError("the workspace is closed")
             self._users += 1
         try:
             with translated(str(path)):
+                if self.directory.is_removed():
+                    raise fact("workspace-gone", str(path))
                 yield self.directory
         finally:
             with self._lock:

@@ -5,6 +5,8 @@ Iterating holds no descriptor between two entries, so an iterator may be dropped
 
 from __future__ import annotations
 
+import errno
+import os
 import stat as stat_bits
 from collections.abc import Callable, Iterator
 
@@ -39,6 +41,8 @@ def list_directory(directory: Directory, limit: int) -> Listing:
                 found.append(Entry.of(entry.name, directory.look(entry.name)))
             except FileNotFoundError:
                 continue  # removed since
+    if not found and directory.is_removed():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     found.sort(key=lambda entry: entry.name)
     return Listing(entries=tuple(found), truncated=truncated)
 

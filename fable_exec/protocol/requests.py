@@ -187,9 +187,9 @@ class SearchFiles(Request):
     """
 
     action: ClassVar[str] = "search_files"
-    query: str = attrs.field(metadata=_by(rules.phrase))
+    query: str = attrs.field(metadata=_by(rules.line))
     path: str = attrs.field(default=".", metadata=_by(rules.path))
-    name_pattern: str | None = attrs.field(default=None, metadata=_by(rules.optional(rules.phrase)))
+    name_pattern: str | None = attrs.field(default=None, metadata=_by(rules.optional(rules.name_pattern)))
     ignore_case: bool = attrs.field(default=False, metadata=_by(rules.flag))
     max_matches: int | None = attrs.field(default=None, metadata=_by(rules.optional(rules.count)))
 

@@ -29,6 +29,8 @@ __all__ = [
     "kind",
     "one_of",
     "optional",
+    "line",
+    "name_pattern",
     "path",
     "phrase",
     "shown",
@@ -96,6 +98,22 @@ def phrase(value: Any, name: str) -> str:
     """Text of at least one character."""
     if not text(value, name):
         raise InvalidRequest(f"{name} must not be empty")
+    return str(value)
+
+
+def line(value: Any, name: str) -> str:
+    """Text of at least one character that a line of text can hold."""
+    if "\n" in phrase(value, name):
+        raise InvalidRequest(f"{name} holds a newline, and is looked for within single lines: it could never match")
+    _without_nul(value, name)
+    return str(value)
+
+
+def name_pattern(value: Any, name: str) -> str:
+    """A pattern for one name, which never holds a slash."""
+    if "/" in phrase(value, name):
+        raise InvalidRequest(f"{name} holds a slash, and is about a file's name alone: it could never match; use path")
+    _without_nul(value, name)
     return str(value)
 
 
