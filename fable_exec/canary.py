@@ -126,11 +126,11 @@ def _bait(open_ports: Collection[int]) -> Iterator[Mapping[str, Any]]:
     """A directory beside the workspace with a secret and a listening socket, an abstract socket and a TCP port."""
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="fable-exec-bait-", dir=_bait_parent()))
+        os.chmod(directory, 0o777)  # before anything is put into it: the host's umask may have taken every right
         secret = os.path.join(directory, "secret")
         with open(secret, "w", encoding="ascii") as file:
             file.write("secret")
-        os.chmod(secret, 0o644)
-        os.chmod(directory, 0o777)
+            os.chmod(secret, 0o644)
         socket_file, abstract_name = os.path.join(directory, "socket"), f"fable-exec-{os.urandom(8).hex()}"
         for address in (socket_file, "\0" + abstract_name):
             _listen(stack, socket.AF_UNIX, address)

@@ -155,10 +155,13 @@ def open_writer(target: str | Path | int) -> Writer:
             fd = os.open(target, flags | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except (OSError, ValueError) as error:
         raise unavailable(error) from error
-    fault = _fault_of(os.fstat(fd), must_be_linked=not isinstance(target, int))
+    status = os.fstat(fd)
+    fault = _fault_of(status, must_be_linked=not isinstance(target, int))
     if fault:
         os.close(fd)
         raise AuditUnavailable(f"the audit log cannot be used: {fault}", errno=errno.EPERM)
+    if status.st_mode & 0o600 != 0o600:
+        os.fchmod(fd, 0o600)  # made just now, and the host's umask took even our own rights
     return Writer(fd, os.getpid(), must_be_linked=not isinstance(target, int))
 
 

@@ -80,6 +80,7 @@ class Asked:
     def applied(self) -> tuple[Applied, ...]:
         """What holds for commands, proved by a canary in a workspace made for it. Raises ConfinementUnavailable."""
         with tempfile.TemporaryDirectory(prefix="fable-exec-doctor-") as scratch:
+            os.chmod(scratch, 0o700)  # whatever our umask took
             wanted = BrokerPolicy(workspace=scratch).confinement if self._confinement is None else self._confinement
             policy = BrokerPolicy(workspace=scratch, launch=self.launch, confinement=_lenient(wanted), limits=self._limits)
             with Workspace.open(policy.workspace) as workspace:

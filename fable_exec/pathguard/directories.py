@@ -16,7 +16,7 @@ from typing import Protocol
 
 from fable_exec import _sys
 
-__all__ = ["CheckedDirectory", "Directory", "HeldDirectory", "is_link"]
+__all__ = ["CheckedDirectory", "Directory", "HeldDirectory", "give_mode", "is_link"]
 
 # Missing on Windows, where O_BINARY is needed instead: without it line ends are rewritten.
 _ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -68,18 +68,24 @@ class HeldDirectory:
         return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
 
     def open(self, name: str, flags: int, mode: int = 0o600) -> int:
-        """Open without following, blocking or taking a terminal."""
+        """Open without following, blocking or taking a terminal. A new file (O_EXCL) has exactly `mode`, whatever the umask."""
         strict = flags | _NEVER_FOLLOW_NOR_BLOCK | _ALWAYS
         if self.no_xdev:
-            return _sys.open_beneath(name, self.fd, strict, mode if flags & os.O_CREAT else 0, no_xdev=True)
-        return os.open(name, strict, mode, dir_fd=self.fd)
+            fd = _sys.open_beneath(name, self.fd, strict, mode if flags & os.O_CREAT else 0, no_xdev=True)
+        else:
+            fd = os.open(name, strict, mode, dir_fd=self.fd)
+        if flags & os.O_EXCL:
+            give_mode(fd, mode)
+        return fd
 
     def reopen(self) -> int:
         """A descriptor of the same directory that can be listed and synced; a handle found by a resolver cannot."""
         return os.open(".", os.O_RDONLY | _DIRECTORY | _ALWAYS, dir_fd=self.fd)
 
     def make(self, name: str, mode: int) -> None:
+        """A new directory with exactly `mode`, whatever the umask."""
         os.mkdir(name, mode, dir_fd=self.fd)
+        _give_directory_mode(name, self.fd, mode)
 
     def unlink(self, name: str) -> None:
         os.unlink(name, dir_fd=self.fd)
@@ -122,6 +128,37 @@ class HeldDirectory:
         finally:
             os.close(fd)
         return True
+
+
+def give_mode(fd: int, mode: int) -> None:
+    """Give an open file of ours exactly `mode`."""
+    if os.name != "posix":
+        return
+    try:
+        os.fchmod(fd, mode)
+    except OSError as error:
+        # The owner may always do this, save on file systems that have one mode for all files (vfat, some shares).
+        if error.errno not in (errno.EPERM, errno.ENOTSUP):
+            raise
+
+
+def _give_directory_mode(name: str, dir_fd: int, mode: int) -> None:
+    """By a handle: the name could have become a link since the directory was made, and then nothing is done."""
+    if os.chmod in os.supports_follow_symlinks and os.chmod in os.supports_dir_fd:  # macOS
+        with contextlib.suppress(OSError):
+            os.chmod(name, mode, dir_fd=dir_fd, follow_symlinks=False)
+        return
+    try:
+        handle = _sys.open_handle(name, dir_fd)
+    except OSError:
+        return  # gone again, or a system that cannot hold what it may not read
+    try:
+        status = os.fstat(handle)
+        if stat_bits.S_ISDIR(status.st_mode) and status.st_mode & 0o777 != mode:
+            with contextlib.suppress(OSError):  # one mode for all, or another user's by now
+                os.chmod(f"/proc/self/fd/{handle}", status.st_mode & 0o7000 | mode)
+    finally:
+        os.close(handle)
 
 
 def _fd_of(directory: Directory) -> int:

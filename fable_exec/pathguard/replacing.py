@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from fable_exec import _sys
 from fable_exec.pathguard.contents import Data, changed, open_regular, sha256_of_file, write_all
-from fable_exec.pathguard.directories import Directory
+from fable_exec.pathguard.directories import Directory, give_mode
 from fable_exec.pathguard.facts import fact
 from fable_exec.pathguard.moving import move_noreplace
 from fable_exec.pathguard.trust import refuse_irregular
@@ -153,20 +153,9 @@ def _fill(fd: int, data: Data, mode: int, old: os.stat_result | None) -> str:
     digest = hashlib.sha256(data).hexdigest()
     if old is not None:
         _keep_owner(fd, old)
-    _set_mode(fd, mode)
+    give_mode(fd, mode)
     _sys.sync_file(fd)
     return digest
-
-
-def _set_mode(fd: int, mode: int) -> None:
-    if os.name != "posix":
-        return
-    try:
-        os.fchmod(fd, mode)
-    except OSError as error:
-        # The owner may always do this, save on file systems that have one mode for all files (vfat, some shares).
-        if error.errno not in (errno.EPERM, errno.ENOTSUP):
-            raise
 
 
 def _closed(fd: int) -> int:
