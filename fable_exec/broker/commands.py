@@ -6,6 +6,8 @@ Both brokers, blocking and asyncio, prepare and report here; between the two the
 from __future__ import annotations
 
 import errno
+import mmap
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -29,6 +31,8 @@ from fable_exec.runner import Command
 __all__ = ["CommandWork", "Decided", "Prepared"]
 
 _ROOT = WorkspacePath(components=())
+_LONGEST_STRING = 32 * mmap.PAGESIZE
+_POINTER = 8
 _OUT_OF_SIGHT = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 
 
@@ -156,8 +160,11 @@ class CommandWork:
             raise error from failure
 
     def _explained(self, failure: LaunchFailed, prepared: Prepared) -> FableExecError:
-        """A bad cwd is about a path, a swapped file about the allow-list, a missing one about what commands may read."""
+        """A bad cwd is about a path, a swapped file about the allow-list, a missing one about what commands may read, and what is
+        too long about the request."""
         executable = prepared.command.executable
+        if failure.errno == errno.E2BIG:
+            return _too_long(prepared.command)
         if failure.stage == "cwd":
             return fact_of(OSError(failure.errno or 0, str(failure)), prepared.cwd)
         if self._policy.confinement.confines_files and _is_out_of_sight(failure, executable):
@@ -174,6 +181,17 @@ class CommandWork:
                 raise InvalidRequest(f"{name} must be at most {limits.max_timeout_seconds:g} under this policy")
         idle = request.idle_timeout_seconds
         return request.timeout_seconds or limits.timeout_seconds, limits.idle_timeout_seconds if idle is None else idle
+
+
+def _too_long(command: Command) -> InvalidRequest:
+    """What execve(2) says of arguments and environment that are too long, one string or all together."""
+    arguments = [len(os.fsencode(each)) + 1 for each in command.argv]
+    variables = [len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in command.environment.items()]
+    return InvalidRequest(
+        f"the command line is too long: {sum(arguments)} bytes in {len(arguments)} arguments, the longest of {max(arguments)},"
+        f" and {sum(variables)} bytes of environment; this system takes {_LONGEST_STRING} in one and {os.sysconf('SC_ARG_MAX')}"
+        f" in all, with {_POINTER} for each; pass the data by stdin or in a file"
+    )
 
 
 def _is_out_of_sight(failure: LaunchFailed, executable: Executable) -> bool:
