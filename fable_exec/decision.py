@@ -5,8 +5,8 @@ The rules, first that applies wins:
 - a command must be on the allow-list, and still the file that was listed;
 - where the policy has argument rules obeyed, the command's arguments must pass them;
 - while writes are locked no write action is done, and a command runs with the workspace read-only where the kernel holds that;
-- where it does not hold it, no interpreter or shell runs; and where the policy asks for it, or says `locked_commands = "deny"`,
-  only commands whose arguments show that they read and run nothing else;
+- where it does not (confinement is off, or the host cannot), or the policy says `locked_commands = "deny"`, no interpreter or
+  shell runs, and of the others only commands whose arguments show that they read and run nothing else;
 - an unlock for some paths unlocks write actions below them; for commands it counts as locked: no path binds a command;
 - without a token digest in the policy nothing can have unlocked writes, whatever the caller says.
 
@@ -193,9 +193,7 @@ def _decide_write(unlocked: bool, facts: WriteFacts) -> Decision:
 
 def _must_be_a_reader(policy: BrokerPolicy, kernel_readonly: bool) -> bool:
     """Whether a locked command must show by its arguments that it reads."""
-    if policy.locked_commands == "deny":
-        return True
-    return policy.confinement.mode("workspace_writes") != "off" and not kernel_readonly
+    return policy.locked_commands == "deny" or not kernel_readonly
 
 
 def _decide_command(policy: BrokerPolicy, unlocked: bool, kernel_readonly: bool, facts: CommandFacts) -> Decision:
@@ -208,14 +206,11 @@ def _decide_command(policy: BrokerPolicy, unlocked: bool, kernel_readonly: bool,
         return Decision(False, Rule.ARGUMENTS, "argument-denied", f"refused by an argument rule: {reason}")
     if unlocked:
         return _COMMAND
-    must_be_a_reader = _must_be_a_reader(policy, kernel_readonly)
-    if kernel_readonly and not must_be_a_reader:
+    if not _must_be_a_reader(policy, kernel_readonly):
         return _COMMAND_READ_ONLY
     if is_interpreter(facts.name) or is_interpreter(facts.resolved_name):
         text = f"workspace writes are locked, and {_shown(facts.name)} is an interpreter or shell that could write"
         return Decision(False, Rule.INTERPRETER_LOCK, "writes-locked", text)
-    if not must_be_a_reader:
-        return _COMMAND
     if facts.arguments is not None and facts.arguments.allowed and facts.arguments.reads_only:
         return _COMMAND_READ_ONLY
     return Decision(False, Rule.READER_LOCK, "writes-locked", _not_a_reader(facts))

@@ -129,8 +129,8 @@ class AsyncExecutionBroker(AsyncCalls):
             return started
 
     async def _prepared(self, request: ExecuteCommand | StartCommand, operation: Operation) -> Prepared:
-        """Checking takes microseconds, unless an audit line has to be written, or a digest to be taken."""
-        if operation.is_recorded or self.policy.pin_executable_digest:
+        """Checking takes microseconds, unless an audit line has to be written, or what it needs is not there yet."""
+        if operation.is_recorded or not self._commands.decides_quickly():
             return await asyncio.to_thread(self._commands.prepare, request, operation)
         return self._commands.prepare(request, operation)
 

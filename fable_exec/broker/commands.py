@@ -19,7 +19,7 @@ from fable_exec.broker.gate import Gate
 from fable_exec.broker.paths import DoorPaths
 from fable_exec.broker.recording import Operation
 from fable_exec.decision import ArgumentFacts, Decision
-from fable_exec.errors import ExecutableDenied, FableExecError, InvalidRequest, LaunchFailed
+from fable_exec.errors import ExecutableDenied, FableExecError, InvalidRequest, LaunchFailed, WritesLocked
 from fable_exec.executables import AllowedExecutables, Executable, is_unchanged
 from fable_exec.outcome import Outcome
 from fable_exec.pathguard import WorkspacePath
@@ -90,6 +90,10 @@ class CommandWork:
         executable = self._executables.find(argv[0])
         return Decided(executable, *self._gate.command(argv, executable, cwd))
 
+    def decides_quickly(self) -> bool:
+        """Whether to decide takes microseconds now, and not the time to start a launcher or to read rules."""
+        return self._gate.is_quick() and not self._policy.pin_executable_digest
+
     def directory(self, cwd: str | None) -> WorkspacePath:
         """The checked working directory. Raises PathDenied."""
         return _ROOT if cwd is None else self._paths.existing(cwd)
@@ -128,11 +132,13 @@ class CommandWork:
         """Whether the running command may be fed: what may not be started now may not be told what to do either.
 
         Raises:
-            WritesLocked: writes were locked after it was started.
+            WritesLocked: writes were locked after it was started, and it is one that may not run then, or can still write.
         """
         decision = self.decide(prepared.requested, WorkspacePath(components=prepared.command.cwd)).decision
         if not decision.allowed:
             raise decision.refusal()
+        if decision.read_only and not prepared.read_only:
+            raise WritesLocked("workspace writes are locked, and this command was started while it could write")
 
     def report(self, prepared: Prepared, outcome: Outcome) -> CommandResult:
         """The result of a command that ran."""

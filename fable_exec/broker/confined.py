@@ -16,10 +16,10 @@ import attrs
 
 from fable_exec.canary import CanaryReport, judge, run_canary
 from fable_exec.confine import FileView, Plan, Support, compile_plan, refuse_unmet
-from fable_exec.errors import InternalError, PolicyError
+from fable_exec.errors import ConfinementUnavailable, InternalError, PolicyError
 from fable_exec.outcome import Applied, Denial, Outcome, display_text
 from fable_exec.pathguard import Workspace
-from fable_exec.policy import BrokerPolicy
+from fable_exec.policy import PROTECTIONS, BrokerPolicy
 from fable_exec.runner import AsyncRunningCommand, Command, Launchers, Runner, RunningCommand, WorkspaceIdentity
 
 if TYPE_CHECKING:
@@ -57,23 +57,44 @@ class ConfinedCommands:
         self._locked = Runner(self._launchers, partial(self._plan, writable=False))
         self._unlocked = Runner(self._launchers, partial(self._plan, writable=True), self._guard if watched else None)
         self._reports: dict[bool, CanaryReport] = {}
+        self._enough: set[bool] = set()
         self._proving = threading.Lock()
 
     # What holds here.
 
     def holds_read_only(self) -> bool:
-        """Whether the kernel can keep the workspace read-only for a command's whole tree; proved, not assumed."""
-        if self._policy.confinement.mode("workspace_writes") == "off":
-            return False
-        return _state(self.applied(read_only=True), "workspace_writes") == "active"
-
-    def applied(self, *, read_only: bool) -> tuple[Applied, ...]:
-        """What holds for commands in this state of the lock, after the canary's proof.
+        """Whether the kernel can keep the workspace read-only for a command's whole tree; proved, not assumed.
 
         Raises:
-            ConfinementUnavailable: a strict protection does not hold.
+            ConfinementUnavailable: a strict protection does not hold, so nothing runs at all.
+        """
+        if self._policy.confinement.mode("workspace_writes") == "off":
+            return False
+        return _state(self._sufficient(True).applied, "workspace_writes") == "active"
+
+    def insist(self, *, read_only: bool) -> None:
+        """Prove what holds in this state of the lock, and refuse where that is less than the policy insists on.
+
+        Raises:
+            ConfinementUnavailable: a strict protection does not hold; it says which, why, and what to do.
+        """
+        self._sufficient(read_only)
+
+    def applied(self, *, read_only: bool) -> tuple[Applied, ...]:
+        """What holds for commands in this state of the lock, after the canary's proof, be it enough or not.
+
+        Raises:
+            ConfinementUnavailable: no launcher can be had, so nothing holds.
         """
         return self._proved(read_only).applied
+
+    def reported(self, *, read_only: bool) -> tuple[Applied, ...]:
+        """`applied`; where no launcher can be had, everything that is asked for as unavailable."""
+        try:
+            return self.applied(read_only=read_only)
+        except ConfinementUnavailable as error:
+            reason, mode = error.reason or str(error), self._policy.confinement.mode
+            return tuple(Applied(name, mode(name), "unavailable", "", reason) for name in PROTECTIONS if mode(name) != "off")
 
     def canary(self, *, read_only: bool) -> CanaryReport:
         """What the canary met there."""
@@ -84,23 +105,30 @@ class ConfinedCommands:
         """The launch plan in this state of the lock."""
         return self._runner(read_only).plan
 
+    def plan_in_words(self, *, read_only: bool) -> str:
+        """The same to read; why there is none where no launcher can be had."""
+        try:
+            return self.plan(read_only=read_only).explain()
+        except ConfinementUnavailable as error:
+            return str(error)
+
     # Commands.
 
     def run(self, command: Command, *, read_only: bool) -> Outcome:
         """Run `command` to its end; see Runner.run."""
-        return self._proved(read_only).run(command)
+        return self._sufficient(read_only).run(command)
 
     def start(self, command: Command, *, read_only: bool) -> RunningCommand:
         """Start `command`; see Runner.start."""
-        return self._proved(read_only).start(command)
+        return self._sufficient(read_only).start(command)
 
     async def run_async(self, command: Command, *, read_only: bool) -> Outcome:
         """See Runner.run_async."""
-        return await (await self._proved_async(read_only)).run_async(command)
+        return await (await self._sufficient_async(read_only)).run_async(command)
 
     async def start_async(self, command: Command, *, read_only: bool) -> AsyncRunningCommand:
         """See Runner.start_async."""
-        return await (await self._proved_async(read_only)).start_async(command)
+        return await (await self._sufficient_async(read_only)).start_async(command)
 
     def private(self) -> str:
         """The launcher's private directory, which goes away with it. Raises PolicyError when the workspace holds it."""
@@ -121,21 +149,30 @@ class ConfinedCommands:
 
     def _plan(self, support: Support, *, writable: bool) -> Plan:
         view = FileView(workspace=str(self._policy.workspace), writable=writable, runtime_paths=self._runtime_paths)
-        return compile_plan(self._policy.launch, support, self._policy.confinement, view, self._policy.limits)
+        policy = self._policy
+        return compile_plan(policy.launch, support, policy.confinement, view, policy.limits, insist=False)
 
     def _pins_hold(self) -> bool:
         """Whether what is pinned stays as it is: pins are mounts."""
         return self._unlocked.plan.mode != "plain"
 
-    async def _proved_async(self, read_only: bool) -> Runner:
-        if read_only in self._reports:
+    async def _sufficient_async(self, read_only: bool) -> Runner:
+        if read_only in self._enough:
             return self._runner(read_only)
         import asyncio  # loaded when a loop is there
 
-        return await asyncio.to_thread(self._proved, read_only)
+        return await asyncio.to_thread(self._sufficient, read_only)
+
+    def _sufficient(self, read_only: bool) -> Runner:
+        """The runner for this state of the lock, once all that the policy insists on is proved to hold."""
+        runner = self._proved(read_only)
+        if read_only not in self._enough:
+            refuse_unmet(runner.applied, self._launchers.support(), self._policy.launch)
+            self._enough.add(read_only)
+        return runner
 
     def _proved(self, read_only: bool) -> Runner:
-        """The runner for this state of the lock, once its canary has been stopped everywhere that matters."""
+        """The same once the canary has shown what holds."""
         runner = self._runner(read_only)
         if read_only not in self._reports:
             with self._proving:
@@ -153,7 +190,6 @@ class ConfinedCommands:
         if not read_only and confinement.mode("later_files") != "off":
             self.private()
             applied = self._guard.judged(applied)
-        refuse_unmet(applied)
         runner.report(applied)
         self._reports[read_only] = report
 
@@ -173,6 +209,10 @@ class _LaterFiles:
         self._pins_hold = pins_hold
         self._sentry: Sentry | None = None
         self._posting = threading.Lock()
+        self._locks: dict[int, threading.Lock] = {}
+        self._underway: dict[int, int] = {}
+        self._closed = False
+        self._last: tuple[Denial, ...] = ()
 
     def judged(self, applied: tuple[Applied, ...]) -> tuple[Applied, ...]:
         """`applied`, and whether changes can be watched here."""
@@ -185,14 +225,38 @@ class _LaterFiles:
         )
 
     def before(self, command: Command) -> Command:
-        return attrs.evolve(command, pins=self._posted().before_command())
+        command = attrs.evolve(command, pins=self._posted().before_command())
+        with self._lock:
+            self._underway[os.getpid()] = self._underway.get(os.getpid(), 0) + 1
+        return command
 
     def after(self) -> tuple[Denial, ...]:
-        return tuple(_denial(finding, self._fails) for finding in self._posted().after_command())
+        with self._lock:
+            if self._closed:
+                found, self._last = self._last, ()
+                return found
+            self._underway[os.getpid()] -= 1
+            return self._look()
 
     def close(self) -> None:
-        if self._sentry is not None:
+        """Stop watching; what was underway until now, and has been ended, is looked after first."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            if self._sentry is None:
+                return
+            if self._underway.get(os.getpid()):
+                self._last = self._look()
             self._sentry.close()
+
+    @property
+    def _lock(self) -> threading.Lock:
+        # One a process: in a forked child a thread that is not there may hold the parent's for ever.
+        return self._locks.setdefault(os.getpid(), threading.Lock())
+
+    def _look(self) -> tuple[Denial, ...]:
+        return tuple(_denial(finding, self._fails) for finding in self._posted().after_command())
 
     def _posted(self) -> Sentry:
         if self._sentry is None:

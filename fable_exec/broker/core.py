@@ -21,7 +21,7 @@ from fable_exec.broker.background import BackgroundCommands
 from fable_exec.broker.commands import CommandWork
 from fable_exec.broker.confined import ConfinedCommands
 from fable_exec.broker.environment import base_environment
-from fable_exec.broker.explain import Explanation
+from fable_exec.broker.explain import Explanation, Foreseen
 from fable_exec.broker.files import FileWork
 from fable_exec.broker.gate import Gate
 from fable_exec.broker.holdings import Holdings
@@ -32,9 +32,9 @@ from fable_exec.broker.write_lock import WriteLock
 from fable_exec.calls import BlockingCalls, OnEvent
 from fable_exec.calls.listening import check_blocking_listener, tell
 from fable_exec.decision import INTERPRETERS, UnlockScope
-from fable_exec.errors import BrokerGone, FableExecError, InvalidRequest, PathNotFound
+from fable_exec.errors import BrokerGone, ConfinementUnavailable, FableExecError, InvalidRequest
 from fable_exec.executables import resolve_executables
-from fable_exec.pathguard import Workspace
+from fable_exec.pathguard import Workspace, WorkspacePath
 from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import (
     Append,
@@ -291,7 +291,7 @@ class ExecutionBroker(BlockingCalls):
             read_locked_interpreters=tuple(sorted(INTERPRETERS)),
             workspace=str(policy.workspace),
             policy_digest=policy.digest,
-            confinement=self._confined.applied(read_only=not writes_enabled),
+            confinement=self._confined.reported(read_only=not writes_enabled),
             limits=LimitsReport(
                 timeout_seconds=limits.timeout_seconds,
                 max_timeout_seconds=limits.max_timeout_seconds,
@@ -307,24 +307,34 @@ class ExecutionBroker(BlockingCalls):
         """What would happen to `command` now. A malformed command or cwd raises as execute_command would."""
         request = ExecuteCommand(command=tuple(command) if not isinstance(command, str) else command, cwd=cwd)  # type: ignore[arg-type]
         directory = self._commands.directory(request.cwd)
-        decided = self._commands.decide(request.command, directory)
-        executable, decision = decided.executable, decided.decision
+        executable = self._executables.find(request.command[0])
+        foreseen = self._foreseen(request.command, directory)
         return Explanation(
-            allowed=decision.allowed,
-            rule=decision.rule.value,
-            code=decision.code,
-            message=decision.message,
+            allowed=foreseen.allowed,
+            rule=foreseen.rule,
+            code=foreseen.code,
+            message=foreseen.message,
             executable=None if executable is None else executable.path,
             argv0=None if executable is None else executable.registered_path,
             by_descriptor=executable is not None and executable.by_descriptor,
             cwd=str(directory),
             environment=self._commands.environment,
             timeout_seconds=self.policy.limits.timeout_seconds,
-            argument_rule="" if decided.arguments is None else decided.arguments.rule,
-            argument_reason="" if decided.arguments is None else decided.arguments.reason,
-            applied=self._confined.applied(read_only=decision.read_only),
-            plan=self._confined.plan(read_only=decision.read_only).explain(),
+            argument_rule="" if foreseen.arguments is None else foreseen.arguments.rule,
+            argument_reason="" if foreseen.arguments is None else foreseen.arguments.reason,
+            applied=self._confined.reported(read_only=foreseen.read_only),
+            plan=self._confined.plan_in_words(read_only=foreseen.read_only),
         )
+
+    def _foreseen(self, command: Sequence[str], directory: WorkspacePath) -> Foreseen:
+        """The decision of now, and whether the launcher that it asks for could be had."""
+        try:
+            decided = self._commands.decide(command, directory)
+            if decided.decision.allowed:
+                self._confined.insist(read_only=decided.decision.read_only)
+        except ConfinementUnavailable as error:
+            return Foreseen.unconfined(error, read_only=not self.writes_enabled)
+        return Foreseen.of(decided.decision, decided.arguments)
 
     # End
 

@@ -6,15 +6,47 @@ from collections.abc import Mapping
 
 import attrs
 
+from fable_exec.decision import ArgumentFacts, Decision
+from fable_exec.errors import ConfinementUnavailable
 from fable_exec.outcome import Applied
 
-__all__ = ["Explanation"]
+__all__ = ["Explanation", "Foreseen"]
+
+
+@attrs.frozen(kw_only=True)
+class Foreseen:
+    """What would be answered to a command: a decision, or that less holds here than the policy insists on."""
+
+    allowed: bool
+    rule: str
+    code: str
+    message: str
+    read_only: bool
+    arguments: ArgumentFacts | None = None
+
+    @classmethod
+    def of(cls, decision: Decision, arguments: ArgumentFacts | None) -> Foreseen:
+        """`decision`, with what the argument rules said."""
+        return cls(
+            allowed=decision.allowed,
+            rule=decision.rule.value,
+            code=decision.code,
+            message=decision.message,
+            read_only=decision.read_only,
+            arguments=arguments,
+        )
+
+    @classmethod
+    def unconfined(cls, error: ConfinementUnavailable, *, read_only: bool) -> Foreseen:
+        """The refusal of everything that would be run."""
+        return cls(allowed=False, rule="confinement", code=error.code, message=str(error), read_only=read_only)
 
 
 @attrs.frozen(kw_only=True)
 class Explanation:
     """Args:
-    allowed, rule, code, message: the decision of now; it changes with the write lock.
+    allowed, rule, code, message: the decision of now, which changes with the write lock; or the rule "confinement" and
+        its refusal where less holds than the policy insists on.
     executable, argv0: the file that would be executed, and what it would see as its name; None when none is listed.
     argument_rule, argument_reason: which argument rule judged the command line, and why not; empty when none was asked, or fine.
     cwd: the working directory below the workspace.

@@ -20,7 +20,8 @@ class Gate:
     """Every request passes here before anything is done.
 
     Args:
-        holds_read_only: whether commands can be held to reading by the kernel; asked only when it matters.
+        holds_read_only: whether commands can be held to reading by the kernel; asked only when it matters. It raises
+            ConfinementUnavailable where less holds than the policy insists on.
         arguments: judges command lines; asked only when it matters.
     """
 
@@ -31,6 +32,7 @@ class Gate:
         self._lock = lock
         self._holds_read_only = holds_read_only
         self._arguments = arguments
+        self._decided_unlocked: set[bool] = set()
 
     def observe(self, operation: Operation, action: str, **facts: Any) -> None:
         """Let a request through that changes nothing."""
@@ -48,10 +50,14 @@ class Gate:
     def command(
         self, argv: Sequence[str], executable: Executable | None, cwd: WorkspacePath
     ) -> tuple[Decision, ArgumentFacts | None]:
-        """Whether the command may be started, or fed; and what argument rules say, if they were asked. Writes nothing down."""
+        """Whether the command may be started, or fed; and what argument rules say, if they were asked. Writes nothing down.
+
+        Raises:
+            ConfinementUnavailable: it is listed and writes are locked, and a strict protection does not hold.
+        """
         unlocked = self._lock.unlocked()
         whole = unlocked is not None and unlocked.scope is None
-        held = not whole and self._holds_read_only()
+        held = executable is not None and not whole and self._holds_read_only()
         arguments = None
         if executable is not None and asks_for_arguments(self._policy, whole, held):
             arguments = self._arguments.judge(argv, executable, cwd.components)
@@ -64,4 +70,15 @@ class Gate:
             unlock_scope=None if unlocked is None else unlocked.scope,
             arguments=arguments,
         )
+        if executable is not None:
+            self._decided_unlocked.add(whole)
         return decide(self._policy, unlocked is not None, held, facts), arguments
+
+    def is_quick(self) -> bool:
+        """Whether `command` takes microseconds now; the first in each state of the lock may prove a launcher and build rules."""
+        return self._is_unlocked() in self._decided_unlocked
+
+    def _is_unlocked(self) -> bool:
+        """Whether commands may write: an unlock for some paths binds no command, so it does not count."""
+        unlocked = self._lock.unlocked()
+        return unlocked is not None and unlocked.scope is None

@@ -14,9 +14,8 @@ from rich.text import Text
 from fable_exec import __version__
 from fable_exec.cli.examination import Asked, Finding, Section, examine
 from fable_exec.cli.exits import Exit
-from fable_exec.cli.run_policy import CONFINEMENTS
 from fable_exec.cli.showing import at_the_door, one_line, print_object, report
-from fable_exec.policy import load_policy
+from fable_exec.policy import Confinement, load_policy
 
 __all__ = ["command"]
 
@@ -34,7 +33,7 @@ def command(file: str | None, wanted: str | None, as_json: bool) -> int:
     """
 
     def act() -> int:
-        sections = examine(Asked(None if file is None else load_policy(file), CONFINEMENTS[wanted] if wanted else None))
+        sections = examine(Asked(None if file is None else load_policy(file), Confinement.named(wanted) if wanted else None))
         unmet = [each for section in sections for each in section.findings if each.unmet]
         if as_json:
             print_object({"ok": not unmet, "host": _host(), **_members(sections)})

@@ -15,8 +15,8 @@ from typing import Literal
 import attrs
 
 from fable_exec.broker.confined import ConfinedCommands
-from fable_exec.cli.remedies import ability_remedy, protection_remedy
 from fable_exec.confine import LaunchMode, Support, probe_host
+from fable_exec.confine.remedies import ability_remedy, protection_remedy
 from fable_exec.confine.support import explain_errno
 from fable_exec.errors import ConfinementUnavailable
 from fable_exec.laterfiles import contents_of, standard_place

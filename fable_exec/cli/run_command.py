@@ -16,6 +16,7 @@ from fable_exec.cli.outlets import Outlet, OutletGone
 from fable_exec.cli.run_policy import UNLOCK_TOKEN, RunRules, check_is_there, run_policy
 from fable_exec.cli.showing import at_the_door, print_object, say
 from fable_exec.errors import WritesLocked
+from fable_exec.outcome import display_text
 from fable_exec.policy import is_environment_name
 from fable_exec.protocol import CommandResult, ExecuteCommand, StartCommand, encode_answer, encode_result
 from fable_exec.runner import Output
@@ -30,7 +31,11 @@ def _variables(_: click.Context, __: click.Parameter, given: tuple[str, ...]) ->
     pairs = [text.partition("=") for text in given]
     for name, equals, _value in pairs:
         if not equals or not is_environment_name(name):
-            raise click.BadParameter("give NAME=VALUE")
+            raise click.BadParameter(f'"{display_text(name)}" is not NAME=VALUE; a policy\'s environment.inherit passes ours on')
+        if name == "PATH":
+            raise click.BadParameter(
+                "PATH says where programs are found: give a policy's environment.path, or change our own PATH"
+            )
     return {name: value for name, _, value in pairs}
 
 
@@ -46,7 +51,9 @@ def _variables(_: click.Context, __: click.Parameter, given: tuple[str, ...]) ->
 @click.option("--env", metavar="NAME=VALUE", multiple=True, callback=_variables, help="Set a variable; may be repeated.")
 @click.option("--stdin", "feed", is_flag=True, help="Pass our standard input on. [default: the command gets /dev/null]")
 @click.option("--unlocked", is_flag=True, help="Unlock workspace writes, as the administrator.")
-@click.option("--confinement", type=click.Choice(["strict", "off"]), help="What the kernel holds. [default: the policy's]")
+@click.option(
+    "--confinement", type=click.Choice(["strict", "off"]), help="What the kernel holds. [default: the policy's, else strict]"
+)
 @click.option("--stream/--no-stream", default=None, help="Pass output on at once, or when all is over. [default: --stream]")
 @click.option("--json", "as_json", is_flag=True, help="Print one object with the result instead of the output.")
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED)

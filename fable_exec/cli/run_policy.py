@@ -13,17 +13,14 @@ from typing import Any
 import attrs
 
 from fable_exec.errors import ExecutableDenied, LaunchFailed
-from fable_exec.executables import trusted_path
+from fable_exec.executables import passed_over, trusted_path
 from fable_exec.policy import BrokerPolicy, Confinement, read_document
 
-__all__ = ["CONFINEMENTS", "UNLOCK_TOKEN", "RunRules", "check_is_there", "run_policy"]
+__all__ = ["UNLOCK_TOKEN", "RunRules", "check_is_there", "run_policy"]
 
 UNLOCK_TOKEN = "--unlocked"
 """What `--unlocked` unlocks with. No secret: the broker of `run` has no admin channel, so only this process can say it. It is
 fixed, so that the same command line has the same policy digest."""
-
-CONFINEMENTS = {"strict": Confinement.strict(), "off": Confinement.off()}
-"""By the words of the flag --confinement."""
 
 
 @attrs.frozen(kw_only=True)
@@ -54,8 +51,9 @@ def run_policy(rules: RunRules, program: str) -> BrokerPolicy:
         document["environment"] = _with_variables(document.get("environment"), rules.environment)
     if rules.unlocked:
         document["write_token_digest"] = hashlib.sha256(UNLOCK_TOKEN.encode()).hexdigest()
-    policy = BrokerPolicy.from_mapping(document)
-    return policy if rules.confinement is None else attrs.evolve(policy, confinement=CONFINEMENTS[rules.confinement])
+    if rules.confinement is not None:
+        document["confinement"] = attrs.asdict(Confinement.named(rules.confinement))
+    return BrokerPolicy.from_mapping(document)
 
 
 def check_is_there(policy: BrokerPolicy, program: str) -> None:
@@ -73,7 +71,8 @@ def check_is_there(policy: BrokerPolicy, program: str) -> None:
         return
     if shutil.which(entry, mode=os.F_OK, path=path) is not None or os.path.isdir(entry):
         raise LaunchFailed(f"{program}: not executable", stage="exec", errno=errno.EACCES)
-    raise LaunchFailed(f"{program}: not found", stage="exec", errno=errno.ENOENT)
+    hint = passed_over(entry, policy, os.environ)
+    raise LaunchFailed(f"{program}: not found{hint and f' ({hint})'}", stage="exec", errno=errno.ENOENT)
 
 
 def _nameable(program: str) -> str:

@@ -11,7 +11,8 @@ from typing import Literal
 
 import attrs
 
-from fable_exec.confine.plan import LauncherMode
+from fable_exec.confine.plan import LauncherMode, LaunchMode
+from fable_exec.confine.remedies import remedy_in_full
 from fable_exec.confine.resources import state_of
 from fable_exec.confine.support import Support, explain_errno
 from fable_exec.errors import ConfinementUnavailable
@@ -46,20 +47,25 @@ def applied_for(
     )
 
 
-def refuse_unmet(applied: Iterable[Applied]) -> None:
+def refuse_unmet(applied: Iterable[Applied], support: Support, launch: LaunchMode) -> None:
     """Refuse when a strict protection is not active.
 
     Raises:
-        ConfinementUnavailable: names the first such protection, and why.
+        ConfinementUnavailable: names the first such protection, why it is not, and what to do.
     """
     for each in applied:
         if each.mode == "strict" and each.state != "active":
             raise ConfinementUnavailable(
                 f'protection "{each.protection}" is strict but {each.state} on this host: {each.reason}. '
-                f'Mend the host (see `fable-exec doctor`) or make it "degradable" in the policy.',
+                f"{_what_to_do(remedy_in_full(each.protection, support, launch))}",
                 protection=each.protection,
                 reason=each.reason,
             )
+
+
+def _what_to_do(remedy: str) -> str:
+    mend = f"Mend the host ({remedy})" if remedy else "Mend the host"
+    return f'{mend}; `fable-exec doctor` tells more. Or make the protection "degradable", or switch confinement off.'
 
 
 def _with_namespaces(mode: LauncherMode, support: Support, confinement: Confinement) -> dict[str, State]:

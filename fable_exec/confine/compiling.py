@@ -38,7 +38,13 @@ def choose_mode(launch: LaunchMode, support: Support) -> LauncherMode:
 
 
 def compile_plan(
-    launch: LaunchMode, support: Support, confinement: Confinement, view: FileView, limits: Limits | None = None
+    launch: LaunchMode,
+    support: Support,
+    confinement: Confinement,
+    view: FileView,
+    limits: Limits | None = None,
+    *,
+    insist: bool = True,
 ) -> Plan:
     """How commands are launched under `confinement` with the files of `view`, on a host with `support`.
 
@@ -46,11 +52,15 @@ def compile_plan(
 
     Raises:
         ConfinementUnavailable: a strict protection is not active in this mode on this host.
+    Args:
+        insist: refuse where a strict protection is not active; without, `applied` of the plan says so and the caller refuses.
+
     """
     mode = choose_mode(launch, support)
     limits = limits or Limits()
     applied = applied_for(mode, support, confinement, limits, writable=view.writable)
-    refuse_unmet(applied)
+    if insist:
+        refuse_unmet(applied, support, launch)
     own_view = mode != "plain" and confinement.confines_files
     return Plan(
         mode=mode,

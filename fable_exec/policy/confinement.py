@@ -66,10 +66,7 @@ _NAMESPACES_GIVE = ("whole_tree_end", "other_processes")
 
 @attrs.frozen(kw_only=True)
 class Confinement:
-    """What commands may touch besides the workspace.
-
-    `strict()` is what a document's table starts from, `off()` what a policy without one has.
-    """
+    """What commands may touch besides the workspace: `strict()` unless a policy says otherwise, also where it says a part."""
 
     protections: Protections = attrs.field(
         factory=Protections, metadata=ruled(Nested(Protections), "How much each protection is insisted on.")
@@ -118,7 +115,10 @@ class Confinement:
 
     @classmethod
     def off(cls) -> Confinement:
-        """No protection but the end of the whole tree, as far as it goes here: a command may do what its user may."""
+        """For hosts that cannot confine: no protection but the end of the whole tree, as far as it goes here.
+
+        A command that may run has all rights of its user then, and while writes are locked only known readers run.
+        """
         modes: dict[str, Mode] = dict.fromkeys(PROTECTIONS, "off")
         modes.update(dict.fromkeys(_NAMESPACES_GIVE, "degradable"))
         return cls(protections=Protections(**modes), network="full")
@@ -131,6 +131,11 @@ class Confinement:
     @property
     def asks_for_nothing(self) -> bool:
         """Whether nothing is to be held but the end of the tree, as in `off`."""
+    @classmethod
+    def named(cls, word: str) -> Confinement:
+        """The one that a flag names: "strict" or "off". KeyError for any other word."""
+        return {"strict": cls.strict, "off": cls.off}[word]()
+
         return all(self.mode(name) == "off" for name in PROTECTIONS if name not in _NAMESPACES_GIVE)
 
     def mode(self, protection: str) -> Mode:

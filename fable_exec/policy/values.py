@@ -253,7 +253,7 @@ class BrokerPolicy:
     paths: PathRules = attrs.field(factory=PathRules, metadata=ruled(Nested(PathRules), "How paths are read."))
     audit: AuditRules = attrs.field(factory=AuditRules, metadata=ruled(Nested(AuditRules), "The audit log."))
     confinement: Confinement = attrs.field(
-        factory=Confinement.off, metadata=ruled(Nested(Confinement), "What the kernel is asked to hold for commands.")
+        factory=Confinement, metadata=ruled(Nested(Confinement), "What the kernel is asked to hold for commands.")
     )
     locked_commands: Literal["readonly", "deny"] = attrs.field(
         default="readonly",
@@ -287,7 +287,7 @@ class BrokerPolicy:
         if workspace is None:
             return []
         return [
-            *_confined_workspace(workspace, checked.get("confinement")),
+            *_confined_workspace(workspace, checked.get("confinement", Confinement())),
             *_audit_inside(workspace, checked.get("audit")),
             *_rules_inside(workspace, checked.get("argument_rules")),
         ]
@@ -321,9 +321,9 @@ class BrokerPolicy:
         return load_json(path)
 
 
-def _confined_workspace(workspace: Path, confinement: Confinement | None) -> Faults:
+def _confined_workspace(workspace: Path, confinement: Confinement) -> Faults:
     """Commands may write the workspace, and the system's directories stand beside it: neither may hold the other."""
-    if confinement is None or not confinement.confines_files:
+    if not confinement.confines_files:
         return []
     held = next((reserved for reserved in map(Path, RESERVED_DIRECTORIES) if reserved.is_relative_to(workspace)), None)
     if held is None:

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from fable_exec.errors import PolicyError
-from fable_exec.policy import BrokerPolicy, parse_json, read_document, to_mapping
+from fable_exec.policy import BrokerPolicy, Confinement, parse_json, read_document, to_mapping
 
 __all__ = ["AdminOptions", "Options", "read_options"]
 
@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     policy.add_argument("--workspace", metavar="DIRECTORY", help="the directory that requests work in")
     policy.add_argument("--allow-executable", metavar="NAME", action="append", default=[], help="may be repeated")
     policy.add_argument("--max-output-bytes", metavar="N", type=int, help="cap of each output stream and of one read")
+    policy.add_argument("--confinement", choices=("strict", "off"), help="what the kernel holds; the policy's, else strict")
     policy.add_argument("--policy", metavar="FILE", help="TOML or JSON; flags win over it")
     policy.add_argument("--policy-fd", metavar="N", type=int, help="an inherited descriptor with the policy as JSON")
     policy.add_argument("--audit-log", metavar="FILE", help="absolute path, outside the workspace")
@@ -85,6 +86,8 @@ def _policy(flags: argparse.Namespace, environment: Mapping[str, str]) -> Broker
         document["allowed_executables"] = flags.allow_executable
     if flags.max_output_bytes is not None:
         document["max_output_bytes"] = flags.max_output_bytes
+    if flags.confinement is not None:
+        document["confinement"] = attrs.asdict(Confinement.named(flags.confinement))
     digest = _token_digest(flags, environment)
     if digest is not None:
         document["write_token_digest"] = digest

@@ -184,7 +184,8 @@ def test_a_program_sees_the_path_it_was_registered_by(workspace: Path, tmp_path:
 def test_a_link_with_an_honest_name_to_a_shell_is_a_shell_while_locked(workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/format").symlink_to(shutil.which("bash", path="/usr/bin:/bin") or "/bin/bash")
-    with ExecutionBroker(policy_for(workspace, allowed_executables=(str(tmp_path / "bin/format"),))) as broker:
+    policy = policy_for(workspace, allowed_executables=(str(tmp_path / "bin/format"),), locked_commands="deny")
+    with ExecutionBroker(policy) as broker:
         with pytest.raises(PermissionError, match="interpreter or shell"):
             broker.execute_command(["format", "-c", "touch x"])
 

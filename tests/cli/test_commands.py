@@ -357,8 +357,9 @@ def test_doctor_for_people_goes_to_standard_error() -> None:
         assert word in finished.stderr.decode()
 
 
-def test_doctor_shows_every_protection_of_strict_confinement_as_a_canary_proved_it() -> None:
-    finished = typed("doctor", "--confinement", "strict", "--json")
+@pytest.mark.parametrize("flags", [(), ("--confinement", "strict")], ids=["by default", "by the flag"])
+def test_doctor_shows_every_protection_of_strict_confinement_as_a_canary_proved_it(flags: tuple[str, ...]) -> None:
+    finished = typed("doctor", *flags, "--json")
     answer = the_object(finished)
     assert [each["protection"] for each in answer["protections"]] == list(PROTECTIONS)
     assert {each["protection"]: each["mode"] for each in answer["protections"]} == attrs.asdict(Protections())

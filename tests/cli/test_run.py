@@ -28,7 +28,10 @@ ENDINGS: dict[str, tuple[list[str], int]] = {
     "another signal": (["--unlocked", "--", "sh", "-c", "kill -15 $$"], 143),
     "the deadline": (["--timeout", "0.2", "--", "sleep", "60"], 124),
     "the idle deadline": (["--idle-timeout", "0.2", "--", "sleep", "60"], 124),
-    "an interpreter while locked": (["--", "sh", "-c", "exit 0"], 126),
+    "an interpreter while locked": (["--", "sh", "-c", "exit 0"], 0),
+    "an interpreter that nothing holds": (["--confinement", "off", "--", "sh", "-c", "exit 0"], 126),
+    "a writer that nothing holds": (["--confinement", "off", "--", "touch", "file"], 126),
+    "a reader that nothing holds": (["--confinement", "off", "--", "true"], 0),
     "a wrapper is no interpreter": (["--", "env", "true"], 0),
     "not on the allow-list": (["--allow", "true", "--", "false"], 126),
     "on the allow-list": (["--allow", "true", "--allow", "false", "--", "false"], 1),
@@ -48,7 +51,7 @@ ENDINGS: dict[str, tuple[list[str], int]] = {
     "no time at all": (["--timeout", "0", "--", "true"], 2),
     "beyond the longest time": (["--timeout", "3601", "--", "true"], 2),
     "no variable": (["--env", "NAME", "--", "true"], 2),
-    "a variable that the policy sets": (["--env", "PATH=/", "--", "true"], 125),
+    "where programs are found": (["--env", "PATH=/", "--", "true"], 2),
     "two kinds of output": (["--json", "--stream", "--", "true"], 2),
 }
 
@@ -64,7 +67,7 @@ IN_JSON = (
     "the command's own status",
     "a signal",
     "the deadline",
-    "an interpreter while locked",
+    "an interpreter that nothing holds",
     "not found",
     "no such workspace",
     "no such directory",
@@ -153,11 +156,12 @@ def test_the_command_gets_its_directory_and_its_variables(workspace: Path) -> No
     assert run(workspace, "--cwd", "below", "--", "pwd").stdout.decode().strip() == str(workspace / "below")
 
 
-def test_only_the_unlocked_run_writes_by_an_interpreter(workspace: Path) -> None:
-    argv = ["--", "sh", "-c", "echo written > file"]
-    refused = run(workspace, *argv)
-    assert refused.returncode == 126
-    assert b"--unlocked" in refused.stderr
+@pytest.mark.parametrize("flags", [(), ("--confinement", "off")], ids=["confined", "not confined"])
+def test_only_the_unlocked_run_writes(flags: tuple[str, ...], workspace: Path) -> None:
+    argv = [*flags, "--", "sh", "-c", "echo written > file"]
+    stopped = run(workspace, *argv)
+    assert stopped.returncode == (126 if flags else 2)
+    assert (b"--unlocked" if flags else b"Read-only file system") in stopped.stderr
     assert list(workspace.iterdir()) == []
     assert run(workspace, "--unlocked", *argv).returncode == 0
     assert (workspace / "file").read_text() == "written\n"
@@ -198,6 +202,22 @@ def test_a_program_that_the_policy_lists_and_the_host_lacks_is_not_found(workspa
     policy = tmp_path / "policy.toml"
     policy.write_text('allowed_executables = ["no-such-program", "true"]\n')
     assert run(workspace, "--policy", str(policy), "--", "no-such-program").returncode == 127
+
+
+def test_a_program_that_only_the_workspace_has_is_not_found_and_named(workspace: Path) -> None:
+    tool = workspace / "tool"
+    tool.write_text("#!/bin/sh\necho ran\n")
+    tool.chmod(0o755)
+    for path in (str(workspace), "."):
+        done = run(workspace, "--", "tool", env={"PATH": f"{path}:{os.environ['PATH']}"}, cwd=workspace)
+        assert (done.returncode, done.stdout) == (127, b"")
+        assert f"{tool} is passed over, because PATH is not searched in the workspace".encode() in done.stderr
+    assert run(workspace, "--", str(tool)).stdout == b"ran\n"
+
+
+def test_a_faulty_variable_is_named_with_what_to_do(workspace: Path) -> None:
+    assert b'"NAME" is not NAME=VALUE; a policy\'s environment.inherit' in run(workspace, "--env", "NAME", "--", "true").stderr
+    assert b"give a policy's environment.path" in run(workspace, "--env", "PATH=/", "--", "true").stderr
 
 
 def test_a_script_without_its_interpreter_is_not_found_and_one_without_a_format_not_executable(tmp_path: Path) -> None:
@@ -291,14 +311,19 @@ def test_no_table_library_is_loaded_for_a_run(workspace: Path) -> None:
 
 
 @pytest.mark.requires_ability("landlock")
-def test_strict_confinement_lets_an_interpreter_read_while_locked_and_write_while_unlocked(workspace: Path) -> None:
-    program = ["--", "sh", "-c", "cat kept; echo changed > kept"]
+@pytest.mark.parametrize("flags", [(), ("--confinement", "strict")], ids=["by default", "by the flag"])
+def test_a_run_is_confined_and_reads_while_locked_and_writes_while_unlocked(
+    flags: tuple[str, ...], workspace: Path, tmp_path: Path
+) -> None:
+    program = [*flags, "--", "sh", "-c", f"cat kept; echo changed > kept; cat {tmp_path}/secret; echo x > {tmp_path}/outside"]
     (workspace / "kept").write_text("kept\n")
-    locked = run(workspace, "--confinement", "strict", *program)
-    assert (locked.stdout, locked.returncode != 0) == (b"kept\n", True)
+    (tmp_path / "secret").write_text("secret\n")
+    locked = run(workspace, *program)
+    assert (locked.stdout, b"kept: Read-only file system" in locked.stderr) == (b"kept\n", True)
     assert (workspace / "kept").read_text() == "kept\n"
-    assert run(workspace, "--confinement", "strict", "--unlocked", *program).returncode == 0
+    assert run(workspace, "--unlocked", *program).stdout == b"kept\n"
     assert (workspace / "kept").read_text() == "changed\n"
+    assert not (tmp_path / "outside").exists()
 
 
 @pytest.mark.requires_ability("landlock")

@@ -71,7 +71,7 @@ def test_what_is_announced_and_does_not_hold_is_found_out(
     mode: str, protection: str, harm: Callable[[Plan], Plan], workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compile_plan = room.compile_plan
-    monkeypatch.setattr(room, "compile_plan", lambda *arguments: harm(compile_plan(*arguments)))
+    monkeypatch.setattr(room, "compile_plan", lambda *arguments, **named: harm(compile_plan(*arguments, **named)))
     with confined(workspace, mode, confinement=DEGRADABLE) as broker:
         told = {each.protection: each for each in broker.execute_command(("true",)).confinement}
     assert (told[protection].state, told[protection].means != "") == ("degraded", True)

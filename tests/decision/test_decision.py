@@ -30,8 +30,7 @@ from fable_exec.policy import ArgumentPolicy, BrokerPolicy, Confinement
 POLICY = BrokerPolicy(workspace="/usr/share", write_token_digest="a" * 64)
 NO_TOKEN = BrokerPolicy(workspace="/usr/share")
 BOTH = (False, True)
-ASKING = attrs.evolve(POLICY, confinement=Confinement.strict())
-"""Confinement is asked for, so a lock that the kernel does not hold is held by what is known of the arguments."""
+OPEN = attrs.evolve(POLICY, confinement=Confinement.off())
 DENYING = attrs.evolve(POLICY, locked_commands="deny")
 OBEYING = attrs.evolve(POLICY, argument_rules=ArgumentPolicy(mode="enforce"))
 OBEYING_KNOWN = attrs.evolve(POLICY, argument_rules=ArgumentPolicy(mode="enforce", unknown_tools="allow"))
@@ -77,7 +76,9 @@ CASES: list[tuple[str, bool, bool, Any, Rule]] = [
     ("an interpreter while unlocked", True, False, command("python"), Rule.COMMAND),
     ("an interpreter while some paths are unlocked", True, False, command("sh", unlock_scope=(("a",),)), Rule.INTERPRETER_LOCK),
     ("an interpreter while all paths are unlocked", True, False, command("sh", unlock_scope=((),)), Rule.COMMAND),
-    ("another command while locked", False, False, command("git"), Rule.COMMAND),
+    ("another command while locked", False, False, command("git"), Rule.READER_LOCK),
+    ("another command the kernel can hold", False, True, command("git"), Rule.COMMAND),
+    ("a known reader while locked", False, False, command("git", arguments=READS), Rule.COMMAND),
     ("another command while unlocked", True, True, command("git", cwd=("src",)), Rule.COMMAND),
 ]
 
@@ -87,19 +88,26 @@ def test_the_rule_that_decides(unlocked: bool, kernel: bool, facts: Any, rule: R
     decision = decide(POLICY, unlocked, kernel, facts)
     assert decision.rule is rule
     assert decision.allowed == (rule in (Rule.OBSERVE, Rule.COMMAND, Rule.WRITE))
-    assert decision.read_only == (isinstance(facts, CommandFacts) and decision.allowed and kernel and not unlocked)
+    assert decision.read_only == (isinstance(facts, CommandFacts) and decision.allowed and not unlocked)
 
 
 LOCKED_BY_ARGUMENTS: list[tuple[str, BrokerPolicy, bool, bool, ArgumentFacts | None, str, Rule]] = [
     # what it is, policy, writes unlocked, kernel can hold it, what the rules say, program, deciding rule
-    ("the kernel holds it", ASKING, False, True, None, "find", Rule.COMMAND),
-    ("a reader where the kernel does not", ASKING, False, False, READS, "cat", Rule.COMMAND),
-    ("a writer", ASKING, False, False, WRITES, "cp", Rule.READER_LOCK),
-    ("what the rules refuse", ASKING, False, False, REFUSED, "git", Rule.READER_LOCK),
-    ("what no rule knows", ASKING, False, False, UNKNOWN, "tool", Rule.READER_LOCK),
-    ("what was not judged", ASKING, False, False, None, "git", Rule.READER_LOCK),
-    ("an interpreter, whatever its arguments", ASKING, False, False, READS, "python3", Rule.INTERPRETER_LOCK),
-    ("anything while unlocked", ASKING, True, False, None, "python3", Rule.COMMAND),
+    ("the kernel holds it", POLICY, False, True, None, "find", Rule.COMMAND),
+    *[
+        (f"{what}, {how}", policy, False, False, *rest)
+        for how, policy in (("confinement not held", POLICY), ("confinement off", OPEN))
+        for what, *rest in (
+            ("a reader", READS, "cat", Rule.COMMAND),
+            ("a writer", WRITES, "cp", Rule.READER_LOCK),
+            ("what the rules refuse", REFUSED, "git", Rule.READER_LOCK),
+            ("what no rule knows", UNKNOWN, "tool", Rule.READER_LOCK),
+            ("what was not judged", None, "git", Rule.READER_LOCK),
+            ("an interpreter, whatever its arguments", READS, "python3", Rule.INTERPRETER_LOCK),
+        )
+    ],
+    ("anything while unlocked", POLICY, True, False, None, "python3", Rule.COMMAND),
+    ("anything while unlocked, confinement off", OPEN, True, False, None, "python3", Rule.COMMAND),
     ("a reader by choice", DENYING, False, True, READS, "cat", Rule.COMMAND),
     ("a writer by choice, though the kernel holds it", DENYING, False, True, WRITES, "cp", Rule.READER_LOCK),
     ("an interpreter by choice, though the kernel holds it", DENYING, False, True, None, "sh", Rule.INTERPRETER_LOCK),
@@ -109,7 +117,7 @@ LOCKED_BY_ARGUMENTS: list[tuple[str, BrokerPolicy, bool, bool, ArgumentFacts | N
     ("an obeyed rule that was not asked", OBEYING, True, False, None, "git", Rule.ARGUMENTS),
     ("an unknown tool under obeyed rules", OBEYING, True, False, UNKNOWN, "tool", Rule.ARGUMENTS),
     ("an unknown tool that may pass", OBEYING_KNOWN, True, False, UNKNOWN, "tool", Rule.COMMAND),
-    ("an unknown tool that may pass, and not while locked", OBEYING_KNOWN, False, False, UNKNOWN, "tool", Rule.COMMAND),
+    ("an unknown tool that may pass, and not while locked", OBEYING_KNOWN, False, False, UNKNOWN, "tool", Rule.READER_LOCK),
     ("advice changes nothing", ADVISED, True, False, REFUSED, "git", Rule.COMMAND),
 ]
 
@@ -124,14 +132,13 @@ def test_the_rule_that_decides_by_arguments(
 ) -> None:
     decision = decide(policy, unlocked, kernel, command(name, arguments=arguments))
     assert decision.rule is rule
-    if decision.allowed and not unlocked and policy in (ASKING, DENYING):
-        assert decision.read_only
+    assert decision.read_only == (decision.allowed and not unlocked)
 
 
 def test_arguments_are_judged_only_where_the_decision_needs_them() -> None:
-    for policy, unlocked, kernel in itertools.product((POLICY, ASKING, DENYING, OBEYING, ADVISED), BOTH, BOTH):
+    for policy, unlocked, kernel in itertools.product((POLICY, OPEN, DENYING, OBEYING, ADVISED), BOTH, BOTH):
         by_choice = policy in (OBEYING, ADVISED)
-        by_the_lock = not unlocked and (policy is DENYING or (policy is ASKING and not kernel))
+        by_the_lock = not unlocked and (policy is DENYING or not kernel)
         assert asks_for_arguments(policy, unlocked, kernel) == (by_choice or by_the_lock)
 
 
@@ -157,7 +164,7 @@ def test_without_a_token_digest_nothing_counts_as_unlocked() -> None:
     ],
 )
 def test_a_refusal_names_rule_and_reason(facts: Any, error: type[errors.Denied], text: str) -> None:
-    policy = POLICY if getattr(facts, "arguments", None) is None else OBEYING if facts.arguments is REFUSED else ASKING
+    policy = POLICY if getattr(facts, "arguments", None) is None else OBEYING if facts.arguments is REFUSED else OPEN
     decision = decide(policy, False, False, facts)
     refusal = decision.refusal()
     assert type(refusal) is error
@@ -227,12 +234,13 @@ FACTS = (
         unchanged=st.booleans(),
         cwd=COMPONENTS,
         unlock_scope=SCOPES,
+        arguments=st.sampled_from([None, READS, WRITES, REFUSED, UNKNOWN]),
     )
 )
 
 
 @pytest.mark.fuzz
-@given(st.sampled_from([POLICY, NO_TOKEN]), st.booleans(), st.booleans(), FACTS)
+@given(st.sampled_from([POLICY, OPEN, NO_TOKEN]), st.booleans(), st.booleans(), FACTS)
 def test_decisions_are_total_and_repeatable(policy: BrokerPolicy, unlocked: bool, kernel: bool, facts: Any) -> None:
     decision = decide(policy, unlocked, kernel, facts)
     assert decision == decide(policy, unlocked, kernel, facts)
@@ -241,16 +249,17 @@ def test_decisions_are_total_and_repeatable(policy: BrokerPolicy, unlocked: bool
 
 
 @pytest.mark.fuzz
-@given(st.sampled_from([POLICY, NO_TOKEN]), st.booleans(), st.booleans(), FACTS)
+@given(st.sampled_from([POLICY, OPEN, NO_TOKEN]), st.booleans(), st.booleans(), FACTS)
 def test_nothing_that_could_write_passes_while_locked(policy: BrokerPolicy, unlocked: bool, kernel: bool, facts: Any) -> None:
-    if unlocked and policy is POLICY:
+    if unlocked and policy is not NO_TOKEN:
         return
     decision = decide(policy, unlocked, kernel, facts)
     if isinstance(facts, WriteFacts):
         assert not decision.allowed
     if isinstance(facts, CommandFacts) and decision.allowed:
-        assert decision.read_only == kernel
+        assert decision.read_only
         assert kernel or not (is_interpreter(facts.name) or is_interpreter(facts.resolved_name))
+        assert kernel or facts.arguments is READS
 
 
 @pytest.mark.fuzz

@@ -104,7 +104,7 @@ def test_a_full_document_sets_every_field(workspace: Path) -> None:
     for field in attrs.fields(BrokerPolicy):
         value, plain = getattr(policy, field.name), getattr(default, field.name)
         if attrs.has(type(value)):
-            assert unchanged(value, type(value)() if field.name == "confinement" else plain) == []
+            assert unchanged(value, plain) == []
         else:
             assert field.name == "workspace" or value != plain
 
@@ -173,14 +173,15 @@ def test_null_means_the_default_everywhere(workspace: Path) -> None:
     tables = {
         name: dict.fromkeys(table)
         for name, table in to_mapping(BrokerPolicy(workspace=workspace)).items()
-        if isinstance(table, dict) and name != "confinement"  # an empty table of it is Confinement(), strict
+        if isinstance(table, dict)
     }
     assert BrokerPolicy.from_mapping({"workspace": str(workspace), **tables}) == BrokerPolicy(workspace=workspace)
     assert faults(lambda: BrokerPolicy.from_mapping({"workspace": None})) == [("workspace", "is required")]
 
 
-def test_an_empty_table_of_confinement_is_strict(workspace: Path) -> None:
-    assert BrokerPolicy.from_mapping({"workspace": str(workspace), "confinement": {}}).confinement == Confinement.strict()
+@pytest.mark.parametrize("table", [{}, {"confinement": None}, {"confinement": {}}, {"confinement": {"protections": {}}}])
+def test_a_document_that_says_nothing_of_confinement_is_strict(table: dict[str, Any], workspace: Path) -> None:
+    assert BrokerPolicy.from_mapping({"workspace": str(workspace), **table}).confinement == Confinement.strict()
 
 
 @pytest.mark.parametrize("document", [None, [], "x", 3, [("workspace", "/usr")]])
@@ -210,13 +211,13 @@ def test_an_odd_unknown_key_is_shown_bounded_and_printable(key: Any, workspace: 
         "{",
         "[]",
         "null",
-        '{"workspace": "/usr", "workspace": "/usr"}',
-        '{"workspace": "/usr", "limits": {"max_in_flight": 1, "max_in_flight": 2}}',
-        '{"workspace": "/usr", "max_output_bytes": NaN}',
-        '{"workspace": "/usr", "limits": {"timeout_seconds": Infinity}}',
-        '{"workspace": "/usr", "limits": {"timeout_seconds": 1e999}}',
-        '{"workspace": "/usr", "max_output_bytes": ' + "9" * 5000 + "}",
-        '{"workspace": "/usr"} x',
+        '{"workspace": "/usr/share", "workspace": "/usr"}',
+        '{"workspace": "/usr/share", "limits": {"max_in_flight": 1, "max_in_flight": 2}}',
+        '{"workspace": "/usr/share", "max_output_bytes": NaN}',
+        '{"workspace": "/usr/share", "limits": {"timeout_seconds": Infinity}}',
+        '{"workspace": "/usr/share", "limits": {"timeout_seconds": 1e999}}',
+        '{"workspace": "/usr/share", "max_output_bytes": ' + "9" * 5000 + "}",
+        '{"workspace": "/usr/share"} x',
         '{"workspace": "/usr\\udc80"}',
         "[" * 100_000,
         '{"a":' * 100_000,
@@ -303,10 +304,11 @@ def test_the_canonical_form_is_stable() -> None:
     assert dump_json(policy) == (
         '{"allowed_executables":["python","python3","pytest"],'
         '"argument_rules":{"documents":[],"mode":"off","tools":null,"unknown_tools":"deny"},'
-        '"audit":{"on_failure":"refuse","path":null},"confinement":{"bind_ports":[],"connect_ports":[],"network":"full",'
-        '"planted_files":"neutralise","protections":{"host_metadata":"off","host_reads":"off","host_sockets":"off",'
-        '"host_writes":"off","kernel_surface":"off","later_files":"off","network":"off","other_processes":"degradable",'
-        '"resources":"off","whole_tree_end":"degradable","workspace_writes":"off"},"runtime_read_paths":[]},'
+        '"audit":{"on_failure":"refuse","path":null},"confinement":{"bind_ports":[],"connect_ports":[],"network":"off",'
+        '"planted_files":"neutralise","protections":{"host_metadata":"degradable","host_reads":"strict","host_sockets":"strict",'
+        '"host_writes":"strict","kernel_surface":"strict","later_files":"degradable","network":"strict",'
+        '"other_processes":"degradable","resources":"degradable","whole_tree_end":"strict","workspace_writes":"strict"},'
+        '"runtime_read_paths":[]},'
         '"environment":{"inherit":[],"path":null,"request_names":[],"set":{}},"launch":"auto",'
         '"limits":{"cpu_seconds":null,"file_size_bytes":null,"idle_timeout_seconds":null,"max_answer_bytes":16777216,'
         '"max_frame_bytes":1048576,"max_in_flight":64,"max_timeout_seconds":3600,"memory_bytes":null,"open_files":null,'

@@ -37,7 +37,7 @@ DEFAULTS: dict[type, dict[str, Any]] = {
         "limits": Limits(),
         "paths": PathRules(),
         "audit": AuditRules(),
-        "confinement": Confinement.off(),
+        "confinement": Confinement.strict(),
         "locked_commands": "readonly",
         "argument_rules": ArgumentPolicy(),
         "pin_executable_digest": False,
@@ -348,15 +348,20 @@ def test_an_audit_log_that_reaches_the_workspace_by_a_link_is_refused(workspace:
 def test_a_confined_workspace_holds_nothing_that_commands_get_from_the_system(place: str) -> None:
     if not Path(place).is_dir():
         pytest.skip(f"no {place} here")
-    with pytest.raises(PolicyError) as caught:
-        BrokerPolicy(workspace=place, confinement=Confinement.strict())
-    assert [path for path, _ in caught.value.faults] == ["workspace"]
-    assert "choose a directory of its own" in str(caught.value)
+    for make in (
+        lambda: BrokerPolicy(workspace=place),
+        lambda: BrokerPolicy(workspace=place, confinement=Confinement.strict()),
+        lambda: BrokerPolicy.from_mapping({"workspace": place}),
+    ):
+        with pytest.raises(PolicyError) as caught:
+            make()
+        assert [path for path, _ in caught.value.faults] == ["workspace"]
+        assert "choose a directory of its own" in str(caught.value)
     assert BrokerPolicy(workspace=place, confinement=Confinement.off())
 
 
 def test_a_workspace_below_a_system_directory_is_one_of_its_own() -> None:
-    assert BrokerPolicy(workspace="/usr/share", confinement=Confinement.strict())
+    assert BrokerPolicy(workspace="/usr/share")
 
 
 def test_rules_that_commands_could_rewrite_are_refused(workspace: Path, tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
-"""What an operator can do about what is missing. Pure tables; what is missing is found elsewhere."""
+"""What an operator can do about what is missing: pure tables, for `doctor` and for what is refused."""
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
 
-from fable_exec.confine import LaunchMode, Support
+from fable_exec.confine.plan import LaunchMode
+from fable_exec.confine.support import Support
 
-__all__ = ["ability_remedy", "protection_remedy"]
+__all__ = ["ability_remedy", "protection_remedy", "remedy_in_full"]
 
 _REMEDIES: dict[str, dict[int, str]] = {
     "namespaces": {
@@ -66,19 +67,29 @@ def ability_remedy(name: str, number: int) -> str:
 
 def protection_remedy(protection: str, support: Support, launch: LaunchMode) -> str:
     """What to do about a protection that does not fully hold; empty when nothing on this host is known to help."""
-    missing = list(_missing(support))
-    needed = [name for name in missing if name in _NEEDS.get(protection, ())]
+    needed = [name for name, _ in _lacking(protection, support)]
     if needed:
         return f"mend {' and '.join(needed)}"
     return 'set launch = "auto" in the policy' if launch != "auto" else _OTHERWISE.get(protection, "")
 
 
-def _missing(support: Support) -> Iterator[str]:
+def remedy_in_full(protection: str, support: Support, launch: LaunchMode) -> str:
+    """The same with what to do about each missing ability, for whoever sees no table of them."""
+    found = [f"{name}: {ability_remedy(name, number)}" for name, number in _lacking(protection, support)]
+    return "; ".join(found) or protection_remedy(protection, support, launch)
+
+
+def _lacking(protection: str, support: Support) -> list[tuple[str, int]]:
+    """The abilities that `protection` stands on and that are not there, each with its errno."""
+    return [(name, number) for name, number in _missing(support) if name in _NEEDS.get(protection, ())]
+
+
+def _missing(support: Support) -> Iterator[tuple[str, int]]:
     if not support.namespaces:
-        yield "namespaces"
+        yield "namespaces", support.user_namespaces
     if support.own_proc:
-        yield "own_proc"
+        yield "own_proc", support.own_proc
     if support.seccomp:
-        yield "seccomp"
+        yield "seccomp", support.seccomp
     if not support.landlock_abi:
-        yield "landlock"
+        yield "landlock", support.landlock
