@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.laterfiles.conftest import Guarded
+from tests.laterfiles.conftest import GIT_ENVIRONMENT, Guarded
 
 REPOSITORY = """
 git init -q; git init -q a/b/c/d/e/deep; echo x > .envrc; mkdir .vscode .claude; echo x > .vscode/tasks.json; ln -s .envrc .profile
@@ -73,9 +74,28 @@ def state(files: list[Path]) -> list[object]:
     return found
 
 
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """REPOSITORY, made once: that takes git longer than an attempt takes."""
+    place = tmp_path_factory.mktemp("repository").resolve()
+    subprocess.run(["bash", "-ec", REPOSITORY], cwd=place, env={**os.environ, **GIT_ENVIRONMENT}, check=True, capture_output=True)
+    return place
+
+
+def copy(repository: Path, guarded: Guarded) -> None:
+    """As if it had been made here: git writes down where a work tree and a clone are."""
+    guarded.host(f'cp -a {repository}/. .; grep -rlF {repository} . | xargs sed -i "s,{repository},$PWD,g"')
+
+
+def test_the_copy_of_a_repository_works_where_it_is(swept: Guarded, repository: Path) -> None:
+    copy(repository, swept)
+    swept.host("for each in . tree sub other a/b/c/d/e/deep; do git -C $each commit -q --allow-empty -m x; done")
+    assert swept.host(f"git -C tree rev-parse --show-toplevel; grep -rlF {repository} . || true") == f"{swept.path}/tree\n"
+
+
 @pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS.keys())
-def test_an_attempt_changes_nothing_that_runs_later(pinned: Guarded, attempt: str) -> None:
-    pinned.host(REPOSITORY)
+def test_an_attempt_changes_nothing_that_runs_later(pinned: Guarded, repository: Path, attempt: str) -> None:
+    copy(repository, pinned)
     files = later_files(pinned.path)
     before = state(files)
     pinned.command(attempt)

@@ -91,7 +91,26 @@ def mode(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=["unconfined", "confined"])
+HOW = ("unconfined", "confined")
+COVERING = {("slots", "confined"), ("namespace", "unconfined"), ("plain", "confined")}
+
+
+def slow_in_every_mode() -> pytest.MarkDecorator:
+    """Parameters for a test that takes seconds: each mode and both ways once, the rest of their product in the deep form."""
+    return pytest.mark.parametrize(
+        ("mode", "runner"),
+        [
+            pytest.param(
+                mode, how, marks=[pytest.mark.requires_ability(*needs), *([] if (mode, how) in COVERING else [pytest.mark.deep])]
+            )
+            for mode, needs in NEEDS.items()
+            for how in HOW
+        ],
+        indirect=True,
+    )
+
+
+@pytest.fixture(params=HOW)
 def runner(request: pytest.FixtureRequest, workspace: Path, mode: str) -> Iterator[Runner]:
     """A runner under LIMITS, with and without the other protections."""
     runner = new_runner(workspace, mode, LIMITS, _degradable() if request.param == "confined" else None)
@@ -131,6 +150,7 @@ for child in children:
     assert ending(runner.run(python(program))) == ("exited", 0, None)
 
 
+@slow_in_every_mode()
 def test_a_file_that_is_only_read_is_no_memory_of_the_command(runner: Runner, workspace: Path) -> None:
     (workspace / "large").write_bytes(b"x" * (160 * MIB))
     program = """
@@ -151,6 +171,7 @@ def test_too_many_processes_are_pids_limited(runner: Runner, program: str) -> No
     assert healthy(runner)
 
 
+@slow_in_every_mode()
 @pytest.mark.parametrize("program", ["while :; do :; done", "for i in 1 2 3; do (while :; do :; done) & done; wait"])
 def test_a_cpu_spin_is_ended_by_a_signal(runner: Runner, mode: str, program: str) -> None:
     outcome = runner.run(shell(program, timeout_seconds=60))
@@ -159,6 +180,7 @@ def test_a_cpu_spin_is_ended_by_a_signal(runner: Runner, mode: str, program: str
     assert healthy(runner)
 
 
+@slow_in_every_mode()
 def test_who_goes_on_after_the_cpu_signal_is_killed(runner: Runner) -> None:
     program = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"
     assert ending(runner.run(python(program, timeout_seconds=60))) == ("signaled", None, 9)
