@@ -137,6 +137,10 @@ class ConfinedCommands:
             raise PolicyError.of([("workspace", f"must not hold the temporary directory (TMPDIR) of this process: {private}")])
         return private
 
+    def sentry(self) -> Sentry:
+        """Who looks after files that run later, for those who change files without a command. Starts no process."""
+        return self._guard.posted()
+
     def close(self) -> None:
         """End everything. Idempotent."""
         self._launchers.close()
@@ -216,7 +220,7 @@ class _LaterFiles:
 
     def judged(self, applied: tuple[Applied, ...]) -> tuple[Applied, ...]:
         """`applied`, and whether changes can be watched here."""
-        reason = self._posted().watching
+        reason = self._ready().watching
         return tuple(
             attrs.evolve(each, reason=f"{each.reason}; {reason}" if each.reason else reason, state="degraded")
             if reason and each.protection == "later_files"
@@ -225,7 +229,7 @@ class _LaterFiles:
         )
 
     def before(self, command: Command) -> Command:
-        command = attrs.evolve(command, pins=self._posted().before_command())
+        command = attrs.evolve(command, pins=self._ready().before_command())
         with self._lock:
             self._underway[os.getpid()] = self._underway.get(os.getpid(), 0) + 1
         return command
@@ -256,16 +260,23 @@ class _LaterFiles:
         return self._locks.setdefault(os.getpid(), threading.Lock())
 
     def _look(self) -> tuple[Denial, ...]:
-        return tuple(_denial(finding, self._fails) for finding in self._posted().after_command())
+        return tuple(_denial(finding, self._fails) for finding in self.posted().after_command())
 
-    def _posted(self) -> Sentry:
+    def _ready(self) -> Sentry:
+        """The sentry, told whether pins hold for the commands that come."""
+        sentry = self.posted()
+        sentry.rely_on_pins(self._pins_hold())
+        return sentry
+
+    def posted(self) -> Sentry:
+        """The sentry, posted when it is first asked for: what is there then is the host's."""
         if self._sentry is None:
             with self._posting:
                 if self._sentry is None:
                     from fable_exec.laterfiles import Sentry, standard_place  # for confined policies only
 
                     quarantine = standard_place(self._workspace.path)
-                    self._sentry = Sentry(self._workspace, quarantine, self._action, pinned=self._pins_hold())
+                    self._sentry = Sentry(self._workspace, quarantine, self._action, pinned=False)
         return self._sentry
 
 

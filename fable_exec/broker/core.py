@@ -25,6 +25,7 @@ from fable_exec.broker.explain import Explanation, Foreseen
 from fable_exec.broker.files import FileWork
 from fable_exec.broker.gate import Gate
 from fable_exec.broker.holdings import Holdings
+from fable_exec.broker.later import LaterDoor
 from fable_exec.broker.paths import DoorPaths
 from fable_exec.broker.recording import Operation, Recorder, told_of
 from fable_exec.broker.started import StartedCommand
@@ -111,7 +112,8 @@ class ExecutionBroker(BlockingCalls):
         self._paths = DoorPaths(self._workspace, policy.paths)
         gate = Gate(policy, self._lock, self._confined.holds_read_only, arguments)
         environment = base_environment(policy, self._executables.path, os.environ)
-        self._files = FileWork(policy, self._workspace, self._paths, gate)
+        later = LaterDoor(policy, self._workspace, self._confined.sentry)
+        self._files = FileWork(policy, self._workspace, self._paths, gate, later)
         self._commands = CommandWork(policy, self._executables, environment, self._paths, gate)
         self._background = BackgroundCommands(policy.max_output_bytes, policy.limits.max_in_flight)
         self._started: set[StartedCommand] = set()

@@ -7,6 +7,7 @@ import hashlib
 import attrs
 
 from fable_exec.broker.gate import Gate
+from fable_exec.broker.later import LaterDoor
 from fable_exec.broker.paths import DoorPaths
 from fable_exec.broker.recording import Operation
 from fable_exec.broker.searching import search
@@ -47,10 +48,11 @@ _KINDS = {FileKind.FILE: "file", FileKind.DIRECTORY: "directory", FileKind.SYMLI
 class FileWork:
     """Does what the file requests say, for one broker. Thread-safe."""
 
-    def __init__(self, policy: BrokerPolicy, workspace: Workspace, paths: DoorPaths, gate: Gate) -> None:
+    def __init__(self, policy: BrokerPolicy, workspace: Workspace, paths: DoorPaths, gate: Gate, later: LaterDoor) -> None:
         self._workspace = workspace
         self._paths = paths
         self._gate = gate
+        self._later = later
         self._trust = policy.paths.file_trust
         self._max_bytes = policy.max_output_bytes
 
@@ -100,7 +102,8 @@ class FileWork:
     def write(self, request: WriteFile, operation: Operation) -> WriteResult:
         path = self._paths.written(request.path)
         self._gate.write(operation, path)
-        return self._replace(path, request.content, request.expected_hash)
+        with self._later.writing(path):
+            return self._replace(path, request.content, request.expected_hash)
 
     def edit(self, request: EditFile, operation: Operation) -> WriteResult:
         path = self._paths.written(request.path)
@@ -113,38 +116,35 @@ class FileWork:
                 f"{str(path)!r} was not changed: the text to replace {text}", reason="absent" if places == 0 else "not-unique"
             )
         after = before.replace(request.old, request.new, 1)
-        return self._replace(path, after, hashlib.sha256(before).hexdigest())
+        with self._later.writing(path):
+            return self._replace(path, after, hashlib.sha256(before).hexdigest())
 
     def append(self, request: Append, operation: Operation) -> AppendResult:
         path = self._paths.written(request.path)
         self._gate.write(operation, path)
-        size = len(request.content)
-        if request.expected_hash is not None:
-            before = self._whole(path, request.expected_hash)
-            self._replace(path, before + request.content, request.expected_hash)
-            return AppendResult(path=str(path), appended_bytes=size, total_bytes=len(before) + size, created=False)
-        added = self._workspace.append(path, request.content, create=True)
-        return AppendResult(
-            path=str(path), appended_bytes=added.added_bytes, total_bytes=added.total_bytes, created=added.created
-        )
+        with self._later.writing(path):
+            return self._append(path, request.content, request.expected_hash)
 
     def make_directory(self, request: MakeDirectory, operation: Operation) -> MakeDirectoryResult:
         path = self._paths.written(request.path)
         self._gate.write(operation, path)
-        made = self._workspace.make_directories(path)
+        with self._later.writing(path, directory=True):
+            made = self._workspace.make_directories(path)
         return MakeDirectoryResult(path=str(path), created=made > 0)
 
     def move(self, request: MovePath, operation: Operation) -> MoveResult:
         source, destination = self._paths.existing(request.source), self._paths.written(request.destination)
         self._gate.write(operation, source, destination)
         self._refuse_protected_below(source)
-        replaced = request.replace and self._is_there(destination)
-        self._workspace.rename(source, destination, replace=request.replace)
+        with self._later.moving(source, destination):
+            replaced = request.replace and self._is_there(destination)
+            self._workspace.rename(source, destination, replace=request.replace)
         return MoveResult(source=str(source), destination=str(destination), replaced=replaced)
 
     def remove(self, request: RemovePath, operation: Operation) -> RemoveResult:
         path = self._paths.existing(request.path)
         self._gate.write(operation, path)
+        self._later.removing(path)
         # Asked of the name alone: "link/" is then refused as what it is for a removal, not a directory.
         if self._workspace.stat(attrs.evolve(path, directory_required=False)).kind is not FileKind.DIRECTORY:
             self._workspace.remove(path)
@@ -154,6 +154,17 @@ class FileWork:
             return RemoveResult(path=str(path), removed=1)
         self._paths.refuse_protected_below(path)
         return RemoveResult(path=str(path), removed=self._workspace.remove_tree(path))
+
+    def _append(self, path: WorkspacePath, content: bytes, expected: str | None) -> AppendResult:
+        size = len(content)
+        if expected is not None:
+            before = self._whole(path, expected)
+            self._replace(path, before + content, expected)
+            return AppendResult(path=str(path), appended_bytes=size, total_bytes=len(before) + size, created=False)
+        added = self._workspace.append(path, content, create=True)
+        return AppendResult(
+            path=str(path), appended_bytes=added.added_bytes, total_bytes=added.total_bytes, created=added.created
+        )
 
     def _replace(self, path: WorkspacePath, content: bytes, expected: str | None) -> WriteResult:
         written = self._workspace.write_replace(path, content, expected_sha256=expected)

@@ -7,8 +7,26 @@ pinned read-only by the launcher where there are mounts; this room finds what to
 from __future__ import annotations
 
 from fable_exec.laterfiles.judging import Finding
-from fable_exec.laterfiles.names import Kind, LaterFile, kind_of_path
+from fable_exec.laterfiles.names import (
+    Kind,
+    LaterFile,
+    completes_git_directory,
+    counts_somewhere,
+    is_git_directory,
+    kind_of_path,
+)
 from fable_exec.laterfiles.quarantine import contents_of, standard_place
 from fable_exec.laterfiles.sentry import Sentry
 
-__all__ = ["Finding", "Kind", "LaterFile", "Sentry", "contents_of", "kind_of_path", "standard_place"]
+__all__ = [
+    "Finding",
+    "Kind",
+    "LaterFile",
+    "Sentry",
+    "completes_git_directory",
+    "contents_of",
+    "counts_somewhere",
+    "is_git_directory",
+    "kind_of_path",
+    "standard_place",
+]

@@ -83,6 +83,24 @@ class KnownFiles:
         found = {components for names in changed for components in self._leading.get(names, ())}
         return [self._files[each].file for each in sorted(found) if each in self._files]
 
+    def at(self, components: Names) -> LaterFile | None:
+        """The accepted file of this name, if it is there."""
+        known = self._files.get(components)
+        return None if known is None or self._identity(components) is None else known.file
+
+    def first_below(self, components: Names, *, of_host: bool) -> LaterFile | None:
+        """A file that is there, at or below a path; with `of_host` only one of the host's."""
+        for at, known in self._files.items():
+            if at[: len(components)] == components and (known.of_host or not of_host) and self._identity(at) is not None:
+                return known.file
+        return None
+
+    def rely_on_pins(self, held: bool) -> None:
+        """Whether pins hold from now on; else every file has to be looked at each time."""
+        if held is not self._pins_hold:
+            self._pins_hold = held
+            self._exposed = tuple(self._unprotected())
+
     def of_commands(self) -> list[LaterFile]:
         """Every file that commands made."""
         return [known.file for known in self._files.values() if not known.of_host]

@@ -140,13 +140,13 @@ def kind_in_git_directory(name: str) -> Kind | None:
     return _IN_GIT_DIRECTORY.get(folded_name(name))
 
 
-def kind_of_path(components: Names) -> Kind | None:
+def kind_of_path(components: Names, *, is_directory: bool = False) -> Kind | None:
     """The kind that a path has by its names alone, for a caller that is asked to write there. Bare repositories are not seen."""
     in_git = False
     for position, name in enumerate(components):
-        is_directory = position < len(components) - 1
+        leads_on = is_directory or position < len(components) - 1
         kind = kind_in_git_directory(name) if in_git else None
-        kind = kind or kind_of_name(name, components[:position], is_directory=is_directory)
+        kind = kind or kind_of_name(name, components[:position], is_directory=leads_on)
         if kind is not None:
             return kind
         in_git = in_git or folded_name(name) in _GIT_NAMES

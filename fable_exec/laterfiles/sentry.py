@@ -76,15 +76,41 @@ class Sentry:
         with self._lock:
             return _bounded([*self._known.warnings(), *self._unjudged])
 
+    def kind_at(self, components: Names, *, is_directory: bool) -> Kind | None:
+        """The kind of a path by its names, by what the directories above it are, and by what the host's files lead to."""
+        with self._lock:
+            self._take_in_the_hosts()
+            for depth in range(1, len(components) + 1):
+                leads_on = is_directory or depth < len(components)
+                file = self._known.at(components[:depth])
+                file = file or self._scanner.file_at(components[: depth - 1], components[depth - 1], leads_on)
+                if file is not None:
+                    return file.kind
+            return None
+
+    def held_by_host(self, components: Names) -> LaterFile | None:
+        """A later file of the host at or below a path."""
+        with self._lock:
+            self._take_in_the_hosts()
+            return self._known.first_below(components, of_host=True)
+
+    def held_below(self, components: Names) -> LaterFile | None:
+        """A later file at or below a path, whoever made it."""
+        with self._lock:
+            self._take_in_the_hosts()
+            return self._known.first_below(components, of_host=False)
+
+    def rely_on_pins(self, held: bool) -> None:
+        """Tell whether what `before_command` names is really kept from being changed."""
+        with self._lock:
+            self._pinned = held
+            self._known.rely_on_pins(held)
+
     def before_command(self) -> tuple[tuple[str, int], ...]:
         """(path, stamp) of what exists now and must not be changed by the command that starts; the stamp changes when the file
         may be another one. Pair it with `after_command`."""
         with self._lock:
-            if self._process != os.getpid():
-                self._start()  # a forked child must not take its parent's events away
-            if self._running == 0:
-                self._known.accept(self._appeared())
-                self._accept_gaps()
+            self._take_in_the_hosts()
             self._running += 1
             return self._known.pins
 
@@ -120,6 +146,14 @@ class Sentry:
         self._known.note_harmless(file for file in found if file not in self._unsettled)
         self._quarantine.trim()
         return [each for each in found.values() if each is not None]
+
+    def _take_in_the_hosts(self) -> None:
+        """Accept what appeared while no command ran."""
+        if self._process != os.getpid():
+            self._start()  # a forked child must not take its parent's events away
+        if self._running == 0:
+            self._known.accept(self._appeared())
+            self._accept_gaps()
 
     def _appeared(self) -> Iterable[LaterFile]:
         changes = self._changes()
