@@ -99,6 +99,14 @@ class Confinement:
         ),
     )
 
+    observe: Literal["off", "changes", "reads"] = attrs.field(
+        default="changes",
+        metadata=ruled(
+            OneOf(("off", "changes", "reads")),
+            "Which refusals are told in `denials`: none, of changes and connections, or of files opened for reading as well.",
+        ),
+    )
+
     def __attrs_post_init__(self) -> None:
         settle(self)
 

@@ -75,6 +75,7 @@ connect_ports = [443]
 bind_ports = [8080]
 runtime_read_paths = ["/opt/tool"]
 planted_files = "report"
+observe = "reads"
 
 [confinement.protections]
 {protections}

@@ -94,6 +94,9 @@ def confinement_widenings(merged: Confinement, policy: Confinement) -> list[str]
     severity = ("report", "neutralise", "fail")
     if severity.index(merged.planted_files) < severity.index(policy.planted_files):
         weaker.append("planted_files")
+    words = ("off", "changes", "reads")
+    if words.index(merged.observe) < words.index(policy.observe):
+        weaker.append("observe")
     return weaker
 
 
@@ -204,6 +207,8 @@ CASES: list[tuple[str, Any, Any, Any]] = [
     ("confinement.runtime_read_paths", ["/opt/a", "/opt/b"], ["/opt/b"], ("/opt/b",)),
     ("confinement.planted_files", "report", "neutralise", "neutralise"),
     ("confinement.planted_files", "neutralise", "fail", "fail"),
+    ("confinement.observe", "off", "changes", "changes"),
+    ("confinement.observe", "reads", "off", "reads"),
     *[(f"confinement.protections.{name}", "off", "degradable", "degradable") for name in PROTECTIONS],
     *[(f"confinement.protections.{name}", "degradable", "strict", "strict") for name in PROTECTIONS],
     ("audit.path", None, "/var/log/a", Path("/var/log/a")),
