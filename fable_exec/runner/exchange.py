@@ -16,10 +16,9 @@ from typing import Any, Protocol
 
 from fable_exec._launcher import wire
 from fable_exec.errors import Conflict, LaunchFailed
-from fable_exec.outcome import Applied, Captured, Denial, EndedBy, Observed, Outcome, OutputBuffer, Survivor
+from fable_exec.outcome import Applied, Captured, Denial, EndedBy, Outcome, OutputBuffer, Survivor
 from fable_exec.runner.command import Command
 from fable_exec.runner.control import Control
-from fable_exec.runner.denials import denials_of
 from fable_exec.runner.feeding import CommandInput
 from fable_exec.runner.pipes import Pipes, unread_bytes
 
@@ -55,7 +54,6 @@ class Exchange:
         watcher: Watcher,
         sink: Sink | None = None,
         after: Callable[[], tuple[Denial, ...]] | None = None,
-        observed: Observed = Observed.OFF,
     ) -> None:
         self.done = False
         self._owner = os.getpid()
@@ -67,10 +65,7 @@ class Exchange:
         self._watcher = watcher
         self._sink = sink
         self._after = after
-        self._observed = observed
         self._denials: tuple[Denial, ...] = ()
-        self._refused: tuple[Denial, ...] = ()
-        self._refused_beyond = 0
         self._buffers = {name: OutputBuffer(command.max_output_bytes, command.on_output_limit) for name in ("stdout", "stderr")}
         self._streams: dict[int, str] = {}
         self._pipes = Pipes()
@@ -230,8 +225,6 @@ class Exchange:
             self._exited_at = self._heard_at = time.monotonic()
         if message["done"]:
             self._survivors = tuple(Survivor(pid, name) for pid, name in message["survivors"])
-            if "refusals" in message:
-                self._refused, self._refused_beyond = denials_of(message["refusals"]), message["beyond"]
             self._lost = message["lost"]
             self._finish(contained=message["contained"])
         elif not self._streams:
@@ -336,9 +329,7 @@ class Exchange:
             peak_processes=exit_facts["processes"],
             survivors=self._survivors,
             applied=self._applied if self._contained else _unproved(self._applied),
-            denials=(*self._refused, *self._denials),
-            denials_omitted=self._refused_beyond,
-            observed=self._observed,
+            denials=self._denials,
         )
 
     def _captured(self, name: str) -> Captured:
