@@ -50,11 +50,11 @@ def compile_plan(
 
     What `limits` states is asked for whatever the mode of the protection "resources", which says how much it is insisted on.
 
-    Raises:
-        ConfinementUnavailable: a strict protection is not active in this mode on this host.
     Args:
         insist: refuse where a strict protection is not active; without, `applied` of the plan says so and the caller refuses.
 
+    Raises:
+        ConfinementUnavailable: a strict protection is not active in this mode on this host.
     """
     mode = choose_mode(launch, support)
     limits = limits or Limits()

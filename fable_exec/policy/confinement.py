@@ -123,6 +123,11 @@ class Confinement:
         modes.update(dict.fromkeys(_NAMESPACES_GIVE, "degradable"))
         return cls(protections=Protections(**modes), network="full")
 
+    @classmethod
+    def named(cls, word: str) -> Confinement:
+        """The one that a flag names: "strict" or "off". KeyError for any other word."""
+        return {"strict": cls.strict, "off": cls.off}[word]()
+
     @property
     def confines_files(self) -> bool:
         """Whether any protection of files is asked for."""
@@ -131,11 +136,6 @@ class Confinement:
     @property
     def asks_for_nothing(self) -> bool:
         """Whether nothing is to be held but the end of the tree, as in `off`."""
-    @classmethod
-    def named(cls, word: str) -> Confinement:
-        """The one that a flag names: "strict" or "off". KeyError for any other word."""
-        return {"strict": cls.strict, "off": cls.off}[word]()
-
         return all(self.mode(name) == "off" for name in PROTECTIONS if name not in _NAMESPACES_GIVE)
 
     def mode(self, protection: str) -> Mode:
