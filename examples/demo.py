@@ -10,6 +10,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -97,8 +98,9 @@ class Demo:
 def locked_steps(demo: Demo) -> None:
     demo.check("probe", "fable-execution-broker, writes off", lambda: describe(demo.broker))
     demo.check("write while locked", "WritesLocked", lambda: demo.broker.write_file("notes.md", "no"))
+    demo.check("a program while locked", "exited 0: 42", lambda: demo.run(demo.python, "-c", "print(6 * 7)"))
+    demo.check("a program writes while locked", "refused", lambda: refused(demo, "open('notes.md', 'w')"))
     demo.check("nothing was written", "absent", lambda: presence(demo.workspace / "notes.md"))
-    demo.check("interpreter while locked", "WritesLocked", lambda: demo.run(demo.python, "-c", "print(1)"))
 
 
 def unlocking_steps(demo: Demo, unlock: Callable[[], None]) -> None:
@@ -143,6 +145,11 @@ def escape_steps(demo: Demo, secret: Path) -> None:
     demo.check("write through that link", "PathDenied", lambda: demo.broker.write_file("link", "changed"))
     demo.check("the file outside", "untouched", lambda: secret.read_text())
     demo.check("an executable that is not listed", "ExecutableDenied", lambda: demo.run("sh", "-c", "true"))
+    demo.check("a program reads the file outside", "refused", lambda: refused(demo, f"open({str(secret)!r})"))
+    demo.check("a program writes to /etc", "refused", lambda: refused(demo, "open('/etc/fable-exec-demo', 'w')"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connect = f"import socket; socket.create_connection({listener.getsockname()!r}, 2)"
+        demo.check("a program connects to a port of the host", "refused", lambda: refused(demo, connect))
 
 
 def audit_steps(demo: Demo, log: Path) -> None:
@@ -153,6 +160,12 @@ def audit_steps(demo: Demo, log: Path) -> None:
 def describe(broker: BrokerClient) -> str:
     answer = broker.probe()
     return f"{answer.host}, writes {'on' if answer.writes_enabled else 'off'}"
+
+
+def refused(demo: Demo, program: str) -> str:
+    """Whether the kernel stopped a program with an OSError; which one depends on the means."""
+    ending = demo.run(demo.python, "-c", program)
+    return "refused" if ending.startswith("exited 1: ") and "[Errno " in ending else ending
 
 
 def edit(demo: Demo) -> str:

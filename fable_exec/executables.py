@@ -105,6 +105,19 @@ def trusted_path(policy: BrokerPolicy, environment: Mapping[str, str]) -> tuple[
     return tuple(dict.fromkeys(entry for entry in absolute if not _is_inside(entry, policy.workspace)))
 
 
+def passed_over(name: str, policy: BrokerPolicy, environment: Mapping[str, str]) -> str:
+    """In words, where `name` would be found in the host's PATH but for the entries that `trusted_path` leaves out; else ""."""
+    if _has_separator(name) or policy.environment.path is not None:
+        return ""
+    found = shutil.which(name, path=environment.get("PATH", os.defpath))
+    if found is None or os.path.dirname(found) in trusted_path(policy, environment):
+        return ""
+    return (
+        f"{os.path.abspath(found)} is passed over, because PATH is not searched in the workspace or relative to a directory;"
+        " name it by its absolute path if it may run"
+    )
+
+
 def resolve_executables(policy: BrokerPolicy, environment: Mapping[str, str]) -> AllowedExecutables:
     """Look every entry of the allow-list up, once; the caller closes what is returned.
 
@@ -113,11 +126,13 @@ def resolve_executables(policy: BrokerPolicy, environment: Mapping[str, str]) ->
     """
     path = trusted_path(policy, environment)
     with ExitStack() as held:
-        found, unresolved = _look_all_up(policy, path, held)
+        found, unresolved = _look_all_up(policy, environment, path, held)
         return AllowedExecutables(found, unresolved, path, held.pop_all())
 
 
-def _look_all_up(policy: BrokerPolicy, path: tuple[str, ...], held: ExitStack) -> tuple[dict[str, Executable], tuple[str, ...]]:
+def _look_all_up(
+    policy: BrokerPolicy, environment: Mapping[str, str], path: tuple[str, ...], held: ExitStack
+) -> tuple[dict[str, Executable], tuple[str, ...]]:
     found: dict[str, Executable] = {}
     unresolved: list[str] = []
     faults: list[tuple[str, str]] = []
@@ -131,7 +146,9 @@ def _look_all_up(policy: BrokerPolicy, path: tuple[str, ...], held: ExitStack) -
             text = f"ambiguous: {executable.name} is {first.path} and {executable.path}"
             faults.append((f"allowed_executables[{index}]", text))
     if not found:
-        faults.append(("allowed_executables", f"none could be found in {os.pathsep.join(path) or 'an empty PATH'}"))
+        places = os.pathsep.join(path) or "an empty PATH"
+        hints = [hint for entry in policy.allowed_executables if (hint := passed_over(entry, policy, environment))]
+        faults.append(("allowed_executables", "; ".join([f"none could be found in {places}", *hints[:1]])))
     if faults:
         raise PolicyError.of(faults)
     return found, tuple(unresolved)

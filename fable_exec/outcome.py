@@ -18,6 +18,7 @@ __all__ = [
     "Captured",
     "Denial",
     "EndedBy",
+    "Observed",
     "Outcome",
     "OutputBuffer",
     "Survivor",
@@ -270,6 +271,14 @@ class Applied:
     reason: str = ""
 
 
+class Observed(Enum):
+    """Which refused calls of a command `denials` would tell: the value is the word of the policy and on the wire."""
+
+    OFF = "off"
+    CHANGES = "changes"
+    READS = "reads"
+
+
 @attrs.frozen(kw_only=True)
 class Denial:
     """One act of the command that the kernel refused, for diagnosis only: the command had a hand in every word of it.
@@ -297,7 +306,8 @@ class Outcome:
     `exit_code` and `signal` are the kernel's status of the leader: at most one is set, and neither when the leader was never
     reaped. They do not replace `ended_by`: a command killed at its deadline has `timed_out` there and, usually, signal 9 here.
     `peak_rss_bytes` is the leader's, or its whole tree's where that was more and a limit had it looked at; `peak_processes`
-    counts threads too and is 0 where nobody looked.
+    counts threads too and is 0 where nobody looked. `observed` says which refusals were looked for at all, and `denials_omitted`
+    how many more than `denials` holds were only counted.
     """
 
     ended_by: EndedBy
@@ -313,6 +323,8 @@ class Outcome:
     survivors: tuple[Survivor, ...] = ()
     applied: tuple[Applied, ...] = ()
     denials: tuple[Denial, ...] = ()
+    denials_omitted: int = 0
+    observed: Observed = Observed.OFF
 
     @property
     def timed_out(self) -> bool:

@@ -38,7 +38,6 @@ class Attempt:
         during: runs in the host while the program runs; they meet through files in the attempt's directory.
         effect: judged in the host after the command has ended.
         between, then: a second program, in a later command, and what the host does before it.
-        boxed: runs only where the whole run has process ids of its own, since it would reach every process otherwise.
         alone: needs a command of its own.
         locked: runs with the workspace read-only.
         no_control: why it is not run unconfined. It is tried all the same, and told apart in the report.
@@ -53,7 +52,6 @@ class Attempt:
     during: Setup | None = None
     between: Setup | None = None
     then: str = ""
-    boxed: bool = False
     alone: bool = False
     locked: bool = False
     no_control: str = ""

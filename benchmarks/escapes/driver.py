@@ -120,10 +120,17 @@ def _in_child(attempt):
         os._exit(0)
 
 
+def _has_ended(pid):
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:  # an attempt took its sibling's status
+        return True
+
+
 def _collect(pid, reading, seconds):
-    text, until = b"", time.monotonic() + seconds
+    text, until, ended = b"", time.monotonic() + seconds, False
     while time.monotonic() < until:
-        ended = os.waitpid(pid, os.WNOHANG)[0]
+        ended = ended or _has_ended(pid)
         ready = select.select([reading], [], [], 0 if ended else 0.002)[0]
         if ready:
             chunk = os.read(reading, LIMIT_BYTES)
@@ -131,8 +138,9 @@ def _collect(pid, reading, seconds):
         if ended and (not ready or not chunk):
             os.close(reading)
             return text
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    if not ended:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
     os.close(reading)
     return text + b"\n(timed out)"
 
@@ -140,11 +148,10 @@ def _collect(pid, reading, seconds):
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         batch = json.load(file)
-    found = {}
-    for attempt in batch:
-        found[attempt["name"]] = base64.b64encode(_collect(*_in_child(attempt), attempt["seconds"])).decode()
-    sys.stdout.write("\n" + json.dumps(found) + "\n")
-    sys.stdout.flush()
+    for attempt in batch:  # a line each: one that ends this process takes no other's answer with it
+        text = base64.b64encode(_collect(*_in_child(attempt), attempt["seconds"])).decode()
+        sys.stdout.write("\n" + json.dumps({attempt["name"]: text}) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

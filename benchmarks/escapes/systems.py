@@ -21,7 +21,7 @@ from benchmarks.escapes.scene import Host
 
 __all__ = ["OURS", "PEERS", "SYSTEMS", "Skipped", "System", "opened"]
 
-OURS = ("slots", "namespace", "plain")
+OURS = ("slots", "namespace", "plain", "auto")
 PEERS = ("bwrap", "sandlock", "codex", "srt")
 SYSTEMS = ("control", *OURS, *PEERS)
 _SECONDS = 120.0
@@ -99,9 +99,8 @@ class Wrapped:
     def run(self, argv: list[str], *, locked: bool, seconds: float = _SECONDS) -> str:
         # What an embedding process leaves open is part of the attempt; a directory as standard input, which Python would not
         # start with, is kept as another descriptor.
-        wrapped = ["/bin/sh", "-c", 'exec 9<&0 </dev/null; exec "$@"', "sh", *argv]
         process = subprocess.Popen(
-            self.argv(wrapped, locked=locked),
+            ["/bin/sh", "-c", 'exec 9<&0 </dev/null; exec "$@"', "sh", *self.argv(argv, locked=locked)],
             cwd=self.host.workspace,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -184,14 +183,14 @@ class SandboxRuntime(Wrapped):
                 }
             )
         )
-        return [_peer("srt"), "--settings", str(settings), shlex.join(argv)]
+        return [_peer("srt"), "--settings", str(settings), "-c", shlex.join(argv)]
 
 
 def _peer(name: str) -> str:
-    """Where a peer is: below the directory that `make escapes` fills, or on PATH."""
-    root = Path(os.environ.get("ESCAPES_PEERS", Path(__file__).with_name(".peers")))
+    """Where a peer is: in the environment of benchmarks.peers, or on PATH."""
+    root = Path(os.environ["ESCAPES_PEERS"])
     places = {
-        "sandlock-python": root / "venv/bin/python",
+        "sandlock-python": root / "bin/python",
         "codex": root / "node_modules/.bin/codex",
         "srt": root / "node_modules/.bin/srt",
     }

@@ -15,11 +15,11 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import kernel_confine
+from . import kernel_confine, kernel_notify
 from .kernel_confine import landlock_abi
 from .linuxos import O_PATH
 
-__all__ = ["CONFINE_STEPS", "landlock_abi", "load_filter", "restrict_files"]
+__all__ = ["CONFINE_STEPS", "landlock_abi", "load_filter", "restrict_files", "take_listener"]
 
 _CONSTANT = struct.Struct("<I")
 _CONSTANT_OFFSET = 4
@@ -79,7 +79,19 @@ def load_filter(program: dict[str, Any]) -> None:
     _require_no_new_privileges()
     if program["architecture"] != kernel_confine.machine():
         raise OSError(errno.ENOEXEC, f"a filter for {program['architecture']} would refuse every call here")
-    kernel_confine.set_filter(_bound(program))
+    code = _bound(program)
+    if program["observed"]:
+        _listener.append(kernel_notify.set_observed_filter(code))
+    else:
+        kernel_confine.set_filter(code)
+
+
+_listener: list[int] = []
+
+
+def take_listener() -> int:
+    """The listener of the filter that was loaded, which now is the caller's; -1 when nobody observes."""
+    return _listener.pop() if _listener else -1
 
 
 def _bound(program: dict[str, Any]) -> bytes:

@@ -17,6 +17,7 @@ from .kernel_errors import checked
 _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_ADD_RULE = 445
 _LANDLOCK_RESTRICT_SELF = 446
+_PIDFD_GETFD = 438
 _CREATE_RULESET_VERSION = 1
 _RULE_PATH_BENEATH = 1
 _RULE_NET_PORT = 2
@@ -132,10 +133,13 @@ def is_filtered() -> bool:
     return int(_libc.prctl(_PR_GET_SECCOMP, 0, 0, 0, 0)) == 2
 
 
-def set_filter(program: bytes) -> None:
-    """Put this thread and everything it starts under a seccomp program (an array of `struct sock_filter`)."""
+def set_filter(program: bytes, flags: int = 0) -> int:
+    """Put this thread and everything it starts under a seccomp program (an array of `struct sock_filter`).
+
+    Returns 0, or what `flags` (of seccomp(2), SECCOMP_SET_MODE_FILTER) make the kernel return.
+    """
     argument = _FilterProgram(len(program) // _INSTRUCTION_BYTES, program)
-    _call(f"seccomp({argument.length} instructions)", _number("seccomp"), _SET_MODE_FILTER, 0, argument)
+    return _call(f"seccomp({argument.length} instructions)", _number("seccomp"), _SET_MODE_FILTER, flags, argument)
 
 
 @functools.cache
@@ -155,6 +159,11 @@ def setns(descriptor: int, kind: int) -> None:
 def unshare(flags: int) -> None:
     """unshare(2) with this launcher's key in an argument that the kernel ignores and the filter compares."""
     _call(f"unshare({flags:#x}, key)", _number("unshare"), flags, 0, 0, 0, launcher_key())
+
+
+def pidfd_getfd(handle: int, descriptor: int) -> int:
+    """A copy (close-on-exec) of what another process has as `descriptor`; the number is the same on every machine."""
+    return _call(f"pidfd_getfd({descriptor})", _PIDFD_GETFD, handle, descriptor, 0)
 
 
 def machine() -> str:

@@ -64,8 +64,9 @@ if _on_linux:
     # A handle of its own: argtypes belong to the handle, and other modules call syscall() with other shapes.
     _libc = ctypes.CDLL(None, use_errno=True)
     _openat2 = ctypes.CFUNCTYPE(
-        ctypes.c_long, ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.POINTER(_OpenHow), ctypes.c_size_t, use_errno=True
-    )(("syscall", _libc))
+        ctypes.c_long, ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.POINTER(_OpenHow), ctypes.c_size_t, ctypes.c_uint64,
+        use_errno=True,
+    )(("syscall", _libc))  # fmt: skip
     _renameat2 = ctypes.CFUNCTYPE(
         ctypes.c_long,
         ctypes.c_long,
@@ -78,10 +79,11 @@ if _on_linux:
     )(("syscall", _libc))
 
 
-def openat2(dir_fd: int, path: str, flags: int, mode: int = 0, resolve: int = 0) -> int:
+def openat2(dir_fd: int, path: str, flags: int, mode: int = 0, resolve: int = 0, key: int = 0) -> int:
     """Open `path` below `dir_fd` under the RESOLVE_* rules and return the new descriptor, which the caller owns.
 
-    O_CLOEXEC is not added for the caller. EAGAIN, a rename seen during a walk over "..", is passed on.
+    O_CLOEXEC is not added for the caller. EAGAIN, a rename seen during a walk over "..", is passed on. `key` goes into an
+    argument that the kernel ignores and a launcher's filter compares.
 
     Raises:
         OSError: the kernel's answer with `filename` set; ENOSYS where the call does not exist.
@@ -92,7 +94,7 @@ def openat2(dir_fd: int, path: str, flags: int, mode: int = 0, resolve: int = 0)
     encoded = _encoded(path)
     how = _OpenHow(flags, mode, resolve)
     while True:
-        result: int = _openat2(SYS_OPENAT2, dir_fd, encoded, how, _SIZEOF_OPEN_HOW)
+        result: int = _openat2(SYS_OPENAT2, dir_fd, encoded, how, _SIZEOF_OPEN_HOW, key)
         if result >= 0:
             return result
         number = ctypes.get_errno()

@@ -263,7 +263,8 @@ class Launcher:
     def _finish(self, job: Job, *, contained: bool, lost: bool = False) -> None:
         assert job.place is not None
         survivors = [[member.pid, member.name] for member in job.survivors]
-        self._tell(job, {**job.exit, "done": True, "survivors": survivors, "contained": contained, "lost": lost})
+        noted = self._pool.refusals(job.place) or {}
+        self._tell(job, {**noted, **job.exit, "done": True, "survivors": survivors, "contained": contained, "lost": lost})
         if job.place.descriptor >= 0:
             self._ready.unwatch(job.place.descriptor)
         if contained:

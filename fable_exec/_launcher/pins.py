@@ -36,6 +36,11 @@ class Pins:
         self._wanted = tuple(dict.fromkeys((*self._wanted, *paths)))
         self.keep()
 
+    def holds(self, path: str) -> bool:
+        """Whether the absolute `path` is pinned, below a pin, or a directory above one."""
+        below = path.removeprefix(self._workspace + "/")
+        return any(below == pin or below.startswith(pin + "/") or pin.startswith(below + "/") for pin in self._wanted)
+
     def keep(self) -> None:
         """Put every pin in place that is not; what no longer exists is forgotten. Raises OSError when a mount is refused."""
         mounted = _mounts()

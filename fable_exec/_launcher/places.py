@@ -79,6 +79,9 @@ class Place(Protocol):
     def processes(self) -> tuple[ProcessFiles, Iterable[int]]:
         """Everything that runs in here, and the /proc that has these numbers; only for places made `watched`."""
 
+    def identity(self) -> int:
+        """The number by which the observer of refusals tells the command in here from others."""
+
 
 def wait_usage(pid: int, options: int = 0) -> tuple[int, int, Usage]:
     """wait4(2) with the three figures that are reported."""
@@ -149,6 +152,9 @@ class Slot:
     def reap_leader(self, pid: int) -> tuple[int, Usage] | None:
         return reap_exited(pid)
 
+    def identity(self) -> int:
+        return os.fstat(self._pid_namespace).st_ino
+
     def close(self) -> None:
         """Give the namespaces back; the init sees the end of its channel and exits, which ends whatever is in there."""
         self.channel.close()
@@ -177,15 +183,20 @@ class FreshNamespace:
 
     descriptor = -1
 
-    def __init__(self, home: int, files: ProcessFiles | None = None) -> None:
+    def __init__(self, home: int, files: ProcessFiles | None = None, *, observed: bool = False) -> None:
         self._home = home
         self._files = files
+        self._observed = observed
+        self._identity = 0
         self._leader = 0
 
     def start(self, execute: Callable[[], int]) -> int:
         kernel_confine.unshare(kernel.CLONE_NEWPID)
         try:
             self._leader = execute()
+            if self._observed:
+                # Only now, between its first process and our return, does our /proc know it, were that process dead already.
+                self._identity = os.stat("/proc/self/ns/pid_for_children").st_ino
         finally:
             kernel_confine.setns(self._home, kernel.CLONE_NEWPID)
         return self._leader
@@ -213,6 +224,9 @@ class FreshNamespace:
     def processes(self) -> tuple[ProcessFiles, Iterable[int]]:
         assert self._files is not None
         return self._files, chain((self._leader,), pids_below(self._leader)) if self._leader else ()
+
+    def identity(self) -> int:
+        return self._identity
 
 
 class Subreaper:
@@ -265,6 +279,9 @@ class Subreaper:
     def processes(self) -> tuple[ProcessFiles, Iterable[int]]:
         assert self._files is not None
         return self._files, pids_below(os.getpid())
+
+    def identity(self) -> int:
+        return 0  # its launcher's listener hears no other command
 
     def _reap(self) -> None:
         """Collect every zombie; the leader's status is kept for `reap_leader`."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from . import wire
 from .places import FreshNamespace, Place, Slot, Subreaper
+from .refusals import Told
 from .spawn import SpawnFailed
 from .watching import ProcessFiles
 
@@ -42,6 +43,12 @@ class PlacePool(Protocol):
     def pin(self, paths: list[str]) -> None:
         """Make `paths` read-only besides those that already are, and put back what was lost. Raises SpawnFailed."""
 
+    def observe(self, listener: int) -> None:
+        """Hand the listener of our filter, which is no longer the caller's, to whoever answers it."""
+
+    def refusals(self, place: Place) -> dict[str, Any] | None:
+        """What the observer noted of the command that was in `place`; None when that is nothing, or nobody observes."""
+
 
 class _StagedPool:
     """What both pools with a stager have in common: its answers, and the pins that it keeps."""
@@ -56,13 +63,24 @@ class _StagedPool:
         self._mounts = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
         self._changes = select.poll()
         self._changes.register(self._mounts, select.POLLPRI)
+        self._told: Told | None = None
 
     def receive(self) -> None:
         message, descriptors = wire.receive(self._stager)
         if "pins" in message:
             self._pinned = message["pins"]
-        else:
+        elif "slot" in message:
             self._slot_arrived(message, descriptors)
+        elif self._told is not None:
+            self._told.hear(message)
+
+    def observe(self, listener: int) -> None:
+        wire.send(self._stager, "observe", (listener,))
+        os.close(listener)
+        self._told = Told(self._stager)
+
+    def refusals(self, place: Place) -> dict[str, Any] | None:
+        return None if self._told is None else self._told.take(place.identity, self.receive)
 
     def pin(self, paths: list[str]) -> None:
         # What failed once is tried again: the paths are the stager's by then, and no change of mounts need tell of them.
@@ -135,7 +153,7 @@ class NamespacePool(_StagedPool):
         self._files = ProcessFiles() if watched else None
 
     def take(self, wanted: int) -> Place:
-        return FreshNamespace(self._home, self._files)
+        return FreshNamespace(self._home, self._files, observed=self._told is not None)
 
     def give_back(self, place: Place) -> None:
         """Nothing to keep: the namespace ended with its command."""
@@ -152,6 +170,7 @@ class WorkerPool:
     def __init__(self, alive: int, state: socket.socket, *, watched: bool) -> None:
         self._place = Subreaper(ProcessFiles() if watched else None)
         self._state = state
+        self._told: Told | None = None
         self.descriptor = alive
 
     def take(self, wanted: int) -> Place:
@@ -171,6 +190,18 @@ class WorkerPool:
 
     def pin(self, paths: list[str]) -> None:
         """Without mounts nothing can be pinned; the plan says so."""
+
+    def observe(self, listener: int) -> None:
+        wire.send(self._state, "observe", (listener,))
+        os.close(listener)
+        self._told = Told(self._state)
+
+    def refusals(self, place: Place) -> dict[str, Any] | None:
+        return None if self._told is None else self._told.take(place.identity, self._hear)
+
+    def _hear(self) -> None:
+        assert self._told is not None
+        self._told.hear(wire.receive(self._state)[0])
 
     def _say(self, word: str) -> None:
         wire.send(self._state, word)

@@ -9,7 +9,7 @@ import os
 import platform
 from collections.abc import Callable
 
-from . import kernel, kernel_confine, steps
+from . import kernel, kernel_confine, kernel_notify, steps
 from .control_group import missing_control_group
 from .linuxos import set_ids
 
@@ -19,10 +19,12 @@ _NAMESPACES = ["mount", "pid", "ipc", "uts", "net"]
 
 def probe(user: int, group: int) -> dict[str, int | str]:
     """errno of each ability (see `confine.Support`), the Landlock ABI and the machine's architecture."""
-    through_user, own_proc, own_pid_max = _try(["user", *_NAMESPACES], user, group)
+    through_user, own_proc, own_pid_max, notify = _try(["user", *_NAMESPACES], user, group)
+    if through_user or own_proc:
+        notify = _in_child(_notify_errno)
     if user == 0:
-        own_pid_max = _in_child_of(_NOBODY, lambda: _try(["user", *_NAMESPACES], _NOBODY, _NOBODY)[2])
-    as_root, own_proc_as_root, _ = _try(_NAMESPACES, user, group)
+        own_pid_max = _in_child(lambda: _as_user(_NOBODY, lambda: _try(["user", *_NAMESPACES], _NOBODY, _NOBODY)[2]))
+    as_root, own_proc_as_root, *_ = _try(_NAMESPACES, user, group)
     return {
         "user_namespaces": through_user,
         "root_namespaces": as_root,
@@ -30,14 +32,15 @@ def probe(user: int, group: int) -> dict[str, int | str]:
         "own_pid_max": own_pid_max,
         "control_group": missing_control_group(),
         "seccomp": kernel_confine.filter_errno(),
+        "notify": notify,
         "landlock": kernel_confine.landlock_errno(),
         "landlock_abi": kernel_confine.landlock_abi(),
         "machine": platform.machine(),
     }
 
 
-def _try(namespaces: list[str], user: int, group: int) -> tuple[int, int, int]:
-    """errno of making these namespaces, of mounting /proc in them, and of opening their pid_max for writing."""
+def _try(namespaces: list[str], user: int, group: int) -> tuple[int, int, int, int]:
+    """errno of making these namespaces, of mounting /proc in them, of opening their pid_max for writing, of being observed."""
     read, write = os.pipe()
     try:
         pid = kernel.clone(steps.namespace_flags(namespaces))
@@ -45,11 +48,11 @@ def _try(namespaces: list[str], user: int, group: int) -> tuple[int, int, int]:
             _report(write, namespaces, user, group)
         os.close(write)
         write = -1
-        answer = os.read(read, 3)
+        answer = os.read(read, 4)
         os.waitpid(pid, 0)
-        return (answer[0], answer[1], answer[2]) if len(answer) == 3 else (255, 255, 255)
+        return (answer[0], answer[1], answer[2], answer[3]) if len(answer) == 4 else (255, 255, 255, 255)
     except OSError as error:
-        return (error.errno or 255,) * 3
+        return (error.errno or 255,) * 4
     finally:
         os.close(read)
         if write >= 0:
@@ -57,7 +60,7 @@ def _try(namespaces: list[str], user: int, group: int) -> tuple[int, int, int]:
 
 
 def _report(write: int, namespaces: list[str], user: int, group: int) -> None:
-    answer = [255, 255, 255]
+    answer = [255, 255, 255, 255]
     try:
         if "user" in namespaces:
             steps.map_own_ids(user, group)
@@ -66,6 +69,7 @@ def _report(write: int, namespaces: list[str], user: int, group: int) -> None:
         steps.perform([["mount_proc"]])
         answer[1] = 0
         answer[2] = _pid_max_errno()
+        answer[3] = _notify_errno()
     except steps.StepFailed as failure:
         answer[1 if answer[0] == 0 else 0] = failure.number
     except OSError as error:
@@ -86,15 +90,25 @@ def _pid_max_errno() -> int:
     return 0
 
 
-def _in_child_of(user: int, ask: Callable[[], int]) -> int:
+def _as_user(user: int, ask: Callable[[], int]) -> int:
     """What `ask` answers as another user; for root only, whose own answer would say nothing."""
+    set_ids(user, user)
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+    return ask()
+
+
+def _notify_errno() -> int:
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    return kernel_notify.listener_errno()
+
+
+def _in_child(ask: Callable[[], int]) -> int:
+    """What `ask` answers in a child, which keeps what it changes to itself."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
         answer = 255
         try:
-            set_ids(user, user)
-            kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
             answer = ask()
         finally:
             os.write(write, bytes([answer]))

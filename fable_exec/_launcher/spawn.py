@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from .descriptor_limit import inherited_descriptor_limit
+from .kernel_confine import launcher_key
 from .kernel_fs import RESOLVE_STRICT, openat2
 from .linuxos import O_PATH
 from .resource_limits import IGNORED_BY_PYTHON, Limit, fork_limited
@@ -95,7 +96,7 @@ def _enter_below(root: int, below: str) -> None:
 
 def _open_below(root: int, below: str) -> int:
     try:
-        return openat2(root, below, O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, resolve=RESOLVE_STRICT)
+        return openat2(root, below, O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, resolve=RESOLVE_STRICT, key=launcher_key())
     except OSError as error:
         if error.errno != errno.ENOSYS:
             raise

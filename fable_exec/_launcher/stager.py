@@ -1,6 +1,7 @@
 """Process 1 of a launcher's namespaces: prepares mounts once, clones slots on request, and takes everything down with it.
 
-It holds the namespaces open and stays outside the limits that the launcher puts on itself; it never runs a command.
+It holds the namespaces open and stays outside the limits that the launcher puts on itself; it never runs a command. It is also
+the observer of refusals: were it gone, so would be every command whose calls wait for an answer.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from .linuxos import pidfd_open
 from .pins import Pins
 from .places import serve_slot
 from .readiness import Readiness
+from .refusals import Ledger, answer_to_take
 
 _PREPARE_MILLISECONDS = 10_000
 
@@ -34,6 +36,8 @@ def stage(plan: dict[str, Any], control: socket.socket, alive: int, run_launcher
     """
     try:
         steps.die_with_parent()
+        if plan["observer"] is not None:
+            from . import observer  # noqa: F401  # while the file is there to be imported: not in the root to come
         if "user" in plan["namespaces"]:
             steps.run("map_ids", lambda: steps.map_own_ids(plan["user"], plan["group"]))
         steps.perform(plan["stage"])
@@ -63,6 +67,7 @@ class Stager:
         self._launcher = launcher
         self._pins = Pins(plan["workspace"]["path"])
         self._ready = Readiness()
+        self._ledger = Ledger()
         self._wanted = True
         self._ready.watch(requests.fileno(), self._serve_request)
         self._ready.watch(alive, self._stop)
@@ -79,14 +84,34 @@ class Stager:
         self._wanted = False
 
     def _serve_request(self) -> None:
-        request, _ = wire.receive(self._requests)
-        if request != "slot":
+        request, descriptors = wire.receive(self._requests)
+        if request == "slot":
+            self._serve_slot()
+        elif request == "observe":
+            self._observe(descriptors[0])
+        elif "take" in request:
+            wire.send(self._requests, answer_to_take(self._ledger, request["take"]))
+        else:
             wire.send(self._requests, {"pins": self._keep_pins(request["pins"])})
-            return
+
+    def _serve_slot(self) -> None:
         try:
             self._clone_slot()
         except steps.StepFailed as failure:
             wire.send(self._requests, {"slot": 0, "step": failure.step, "errno": failure.number})
+
+    def _observe(self, listener: int) -> None:
+        """Answer the calls that the launcher's filter shows, as long as there is this process: nothing outlives it."""
+        from .observer import Observer  # for observed plans only
+
+        observer = Observer(self._plan, listener, self._requests, self._ledger, self._pins.holds, by_namespace=True)
+
+        def hear() -> None:
+            if not observer.hear():
+                self._ready.unwatch(listener)
+                observer.close()
+
+        self._ready.watch(listener, hear)
 
     def _keep_pins(self, paths: list[str]) -> int:
         """Pin `paths` besides those that are pinned already; returns the kernel's errno, 0 when all are in place."""

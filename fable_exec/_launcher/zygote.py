@@ -6,6 +6,7 @@ The host's death is seen twice, by the end of the socket and by a process descri
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
@@ -15,13 +16,15 @@ import time
 from typing import Any, NoReturn
 
 from . import kernel, removal, steps, wire
+from .confine_steps import take_listener
 from .ending import freeze_and_kill, kill_children
 from .launcher import Launcher
 from .linuxos import is_stopped, pidfd_open
-from .pools import WorkerPool, pool_for
+from .pools import PlacePool, WorkerPool, pool_for
 from .probe import probe
 from .proctree import children
 from .readiness import Readiness
+from .refusals import Ledger, answer_to_take
 from .stager import stage
 
 _CLOSE_SECONDS = 0.5
@@ -39,6 +42,7 @@ class Worker:
     def __init__(self, pid: int, plan: dict[str, Any], control: socket.socket, state: socket.socket) -> None:
         self.pid, self.plan, self.control, self.state = pid, plan, control, state
         self.busy = False
+        self.ledger = Ledger()
 
 
 class Zygote:
@@ -129,13 +133,32 @@ class Zygote:
 
     def _worker_changed(self, worker: Worker) -> None:
         try:
-            word, _ = wire.receive(worker.state)
+            word, descriptors = wire.receive(worker.state)
         except wire.PeerGone:
             self._ready.unwatch(worker.state.fileno())
             worker.state.close()
             return
-        worker.busy = word == "busy"
-        self._keep_one_free(worker)
+        if word == "observe":
+            self._observe(worker, descriptors[0])
+        elif word in ("busy", "free"):
+            worker.busy = word == "busy"
+            self._keep_one_free(worker)
+        else:
+            with contextlib.suppress(wire.PeerGone):
+                wire.send(worker.state, answer_to_take(worker.ledger, word["take"]))
+
+    def _observe(self, worker: Worker, listener: int) -> None:
+        """Answer the calls that the worker's filter shows. Where Yama is strict only an ancestor may look into a process."""
+        from .observer import Observer  # for observed plans only
+
+        observer = Observer(worker.plan, listener, worker.state, worker.ledger, lambda path: False, by_namespace=False)
+
+        def hear() -> None:
+            if not observer.hear():
+                self._ready.unwatch(listener)
+                observer.close()
+
+        self._ready.watch(listener, hear)
 
     def _keep_one_free(self, worker: Worker) -> None:
         """Whatever the workers of this plan are busy with, the next request must find one that is not."""
@@ -233,11 +256,18 @@ def _reap_children(spared: frozenset[int]) -> None:
             pass
 
 
+def _observe(pool: PlacePool) -> None:
+    listener = take_listener()
+    if listener >= 0:
+        pool.observe(listener)
+
+
 def _run_launcher(plan: dict[str, Any], control: socket.socket, stager: socket.socket, home: int) -> None:
     """The launcher's process inside the stager's namespaces."""
     try:
         pool = pool_for(plan, stager, home)
         steps.perform(plan["launcher"])
+        _observe(pool)
         wire.send(control, {"ready": True})
     except steps.StepFailed as failure:
         _report_failure(control, failure)
@@ -248,7 +278,11 @@ def _run_launcher(plan: dict[str, Any], control: socket.socket, stager: socket.s
 def _run_worker(plan: dict[str, Any], control: socket.socket, alive: int, state: socket.socket, first: bool) -> NoReturn:
     try:
         steps.perform(plan["launcher"])
-        launcher = Launcher(plan, control, WorkerPool(alive, state, watched=bool(plan["watched_limits"])))
+        # A command is under the same rules as this process, which alone does not keep it from this process's memory.
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        pool = WorkerPool(alive, state, watched=bool(plan["watched_limits"]))
+        _observe(pool)
+        launcher = Launcher(plan, control, pool)
         if first:
             wire.send(control, {"ready": True})
         launcher.serve()

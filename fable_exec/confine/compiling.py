@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fable_exec.confine import resources
 from fable_exec.confine.applied import applied_for, refuse_unmet
 from fable_exec.confine.plan import PRIVATE_ENVIRONMENT, LauncherMode, LaunchMode, Plan, Step
@@ -62,16 +64,18 @@ def compile_plan(
     if insist:
         refuse_unmet(applied, support, launch)
     own_view = mode != "plain" and confinement.confines_files
+    restrictions, observer = _restrictions(mode, support, confinement, view)
     return Plan(
         mode=mode,
         namespaces=_namespaces(mode, support, confinement),
         slot_namespaces=("mount", "pid") if mode == "slots" else (),
         stage=_stage(mode, support, confinement, view) if mode != "plain" else (),
         slot=_slot(resources.pid_max(mode, support, limits)) if mode == "slots" else (),
-        launcher=_launcher(mode, support, confinement, view, limits),
+        launcher=(*_launcher(mode, limits), *restrictions),
         command_limits=resources.command_limits(limits),
         watched_limits=resources.watched_limits(mode, support, limits),
         environment=_VIEW_ENVIRONMENT if own_view else PRIVATE_ENVIRONMENT,
+        observer=observer,
         applied=applied,
     )
 
@@ -98,20 +102,25 @@ def _slot(pid_max: int) -> tuple[Step, ...]:
     return (("follow_base",), proc, ("no_new_privileges",), ("drop_capabilities",))
 
 
-def _launcher(mode: LauncherMode, support: Support, confinement: Confinement, view: FileView, limits: Limits) -> tuple[Step, ...]:
+def _launcher(mode: LauncherMode, limits: Limits) -> tuple[Step, ...]:
     steps: list[Step] = [("umask", _COMMAND_UMASK), ("no_core_files",), *resources.launcher_steps(limits)]
     steps += [("no_new_privileges",), ("no_root_privileges",)]
     steps.append(("drop_capabilities",) if mode == "plain" else ("keep_launcher_capabilities",))
-    steps += _restrictions(mode, support, confinement, view)
     return tuple(steps)
 
 
-def _restrictions(mode: LauncherMode, support: Support, confinement: Confinement, view: FileView) -> list[Step]:
+def _restrictions(
+    mode: LauncherMode, support: Support, confinement: Confinement, view: FileView
+) -> tuple[list[Step], dict[str, Any] | None]:
+    """The steps, and what the observer of refusals is told, if there is one."""
     wants_files = bool(support.landlock_abi) and confinement.confines_files
     wants_calls = not support.seccomp_reason and confinement.mode("kernel_surface") != "off"
     if not wants_files and not wants_calls:
-        return []
+        return [], None
     from fable_exec.confine import restricting  # tables that only a confined plan needs
 
     steps = [restricting.file_step(mode, support, confinement, view)] if wants_files else []
-    return [*steps, restricting.call_step(mode, support, confinement, view)] if wants_calls else steps
+    if not wants_calls:
+        return steps, None
+    filtering, observer = restricting.call_step(mode, support, confinement, view)
+    return [*steps, filtering], observer

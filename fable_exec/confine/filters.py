@@ -105,8 +105,18 @@ def _is_not(argument: int, *values: int | Symbol, mask: int = 0xFFFFFFFF) -> Con
     return Condition(argument=argument, values=values, mask=mask, among=False)
 
 
-def _rule(why: str, action: Action, calls: str, *when: Condition) -> Rule:
-    return Rule(tuple(calls.split()), action, when, why)
+def _rule(why: str, action: Action, calls: str, *when: Condition, protection: str = "") -> Rule:
+    return Rule(tuple(calls.split()), action, when, why, protection)
+
+
+def _surface(why: str, action: Action, calls: str, *when: Condition) -> Rule:
+    """A refusal that is worth reporting: no ordinary program tries this and does without."""
+    return _rule(why, action, calls, *when, protection="kernel_surface")
+
+
+def _kept(why: str, action: Action, calls: str, *when: Condition) -> Rule:
+    """A change that only the filter keeps from a locked workspace."""
+    return _rule(why, action, calls, *when, protection="workspace_writes")
 
 
 _LAUNCHER_ENTERS = (_rule("the launcher enters a slot; the key is its own", ALLOW, "setns unshare", _holds_key(4)),)
@@ -114,23 +124,23 @@ _LAUNCHER_ENTERS = (_rule("the launcher enters a slot; the key is its own", ALLO
 _KERNEL_SURFACE = (
     _rule("io_uring performs calls that no filter sees", _ABSENT, "io_uring_setup io_uring_enter io_uring_register"),
     _rule("clone3 hides its flags in memory; callers fall back to clone", _ABSENT, "clone3"),
-    _rule("new namespaces bring capabilities", _REFUSED, "clone", Condition.any_bit(0, _NEW_NAMESPACES)),
-    _rule("", _REFUSED, "unshare", Condition.any_bit(0, _NEW_NAMESPACES | _NEW_TIME_NAMESPACE)),
-    _rule("", _REFUSED, "setns"),
+    _surface("new namespaces bring capabilities", _REFUSED, "clone", Condition.any_bit(0, _NEW_NAMESPACES)),
+    _surface("", _REFUSED, "unshare", Condition.any_bit(0, _NEW_NAMESPACES | _NEW_TIME_NAMESPACE)),
+    _surface("", _REFUSED, "setns"),
     _rule("kernel keyrings are shared beyond namespaces", _ABSENT, "add_key request_key keyctl"),
     _rule("a frequent part of kernel exploits", _ABSENT, "userfaultfd"),
-    _rule("", _REFUSED, "bpf"),
-    _rule("the answer of perf_event_paranoid", _NO_ACCESS, "perf_event_open"),
-    _rule("mounts", _REFUSED, "mount umount2 pivot_root chroot"),
+    _surface("", _REFUSED, "bpf"),
+    _surface("the answer of perf_event_paranoid", _NO_ACCESS, "perf_event_open"),
+    _surface("mounts", _REFUSED, "mount umount2 pivot_root chroot"),
     _rule(
         "mounts, by the newer interface",
         _ABSENT,
         "open_tree open_tree_attr move_mount fsopen fsconfig fsmount fspick mount_setattr",
     ),
-    _rule("kernel code", _REFUSED, "init_module finit_module delete_module create_module kexec_load kexec_file_load"),
-    _rule("the machine", _REFUSED, "reboot swapon swapoff acct syslog vhangup quotactl quotactl_fd iopl ioperm"),
-    _rule("clock and names", _REFUSED, "settimeofday clock_settime adjtimex clock_adjtime sethostname setdomainname"),
-    _rule("opens files past every path rule", _REFUSED, "open_by_handle_at"),
+    _surface("kernel code", _REFUSED, "init_module finit_module delete_module create_module kexec_load kexec_file_load"),
+    _surface("the machine", _REFUSED, "reboot swapon swapoff acct syslog vhangup quotactl quotactl_fd iopl ioperm"),
+    _surface("clock and names", _REFUSED, "settimeofday clock_settime adjtimex clock_adjtime sethostname setdomainname"),
+    _surface("opens files past every path rule", _REFUSED, "open_by_handle_at"),
     _rule("as on a file system without handles", deny(EOPNOTSUPP), "name_to_handle_at"),
     _rule("relics", _ABSENT, "lookup_dcookie nfsservctl uselib _sysctl"),
     _rule(
@@ -144,18 +154,23 @@ _KERNEL_SURFACE = (
 )
 
 _OTHER_PROCESSES = (
-    _rule("memory and descriptors of others", _REFUSED, "ptrace process_vm_readv process_vm_writev pidfd_getfd kcmp"),
+    _rule(
+        "memory and descriptors of others",
+        _REFUSED,
+        "ptrace process_vm_readv process_vm_writev pidfd_getfd kcmp",
+        protection="other_processes",
+    ),
     _rule("pages of others", _REFUSED, "migrate_pages move_pages", _is_not(0, 0)),
 )
 
 _METADATA = (
-    _rule("mode", _REFUSED, "chmod fchmod fchmodat fchmodat2"),
-    _rule("owner", _REFUSED, "chown fchown lchown fchownat"),
-    _rule("times", _REFUSED, "utime utimes futimesat utimensat"),
-    _rule("extended attributes", _REFUSED, "setxattr lsetxattr fsetxattr setxattrat"),
-    _rule("", _REFUSED, "removexattr lremovexattr fremovexattr removexattrat"),
-    _rule("inode flags", _REFUSED, "file_setattr"),
-    _rule("", _REFUSED, "ioctl", _is(1, *_INODE_CHANGES)),
+    _kept("mode", _REFUSED, "chmod fchmod fchmodat fchmodat2"),
+    _kept("owner", _REFUSED, "chown fchown lchown fchownat"),
+    _kept("times", _REFUSED, "utime utimes futimesat utimensat"),
+    _kept("extended attributes", _REFUSED, "setxattr lsetxattr fsetxattr setxattrat"),
+    _kept("", _REFUSED, "removexattr lremovexattr fremovexattr removexattrat"),
+    _kept("inode flags", _REFUSED, "file_setattr"),
+    _kept("", _REFUSED, "ioctl", _is(1, *_INODE_CHANGES)),
 )
 
 _TARGETS = (Symbol(LAUNCHER_PID), _EVERYBODY, Symbol(LAUNCHER_GROUP))
@@ -186,7 +201,7 @@ def _sockets(inet: Inet, unix: Unix) -> tuple[Rule, ...]:
 
 
 def _internet(why: str, action: Action, *when: Condition) -> Rule:
-    return _rule(why, action, "socket", _is(0, _AF_INET, _AF_INET6), *when)
+    return _rule(why, action, "socket", _is(0, _AF_INET, _AF_INET6), *when, protection="network")
 
 
 _INET_RULES: dict[Inet, tuple[Rule, ...]] = {
@@ -212,7 +227,7 @@ _INET_RULES: dict[Inet, tuple[Rule, ...]] = {
 _UNIX_RULES: dict[Unix, tuple[Rule, ...]] = {
     "all": (),
     "pairs": (
-        _rule("sockets of the host", _NO_ACCESS, "socket", _is(0, _AF_UNIX)),
+        _rule("sockets of the host", _NO_ACCESS, "socket", _is(0, _AF_UNIX), protection="host_sockets"),
         _rule(
             "a datagram pair can be given another address",
             _NO_ACCESS,

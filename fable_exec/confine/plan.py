@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import attrs
 
-from fable_exec.outcome import Applied
+from fable_exec.outcome import Applied, Observed
 
 LaunchMode = Literal["auto", "slots", "namespace", "plain"]
 """What a policy may ask for."""
@@ -42,6 +42,7 @@ class Plan:
         command_limits: what each command gets between fork and exec.
         watched_limits: what the launcher's watchdog ends a command for.
         environment: variables that depend on the plan; "{private}" stands for the launcher's private directory.
+        observer: what the observer of refusals is told; None where nobody observes.
         applied: what this gives, protection by protection.
     """
 
@@ -54,12 +55,20 @@ class Plan:
     command_limits: tuple[ResourceLimit, ...] = ()
     watched_limits: tuple[WatchedLimit, ...] = ()
     environment: tuple[tuple[str, str], ...] = PRIVATE_ENVIRONMENT
+    observer: dict[str, Any] | None = None
     applied: tuple[Applied, ...] = ()
 
     @functools.cached_property
     def digest(self) -> str:
         """SHA-256 of what the launcher is to do: launchers are kept by it."""
         return hashlib.sha256(json.dumps(self.to_wire("{private}"), sort_keys=True).encode()).hexdigest()
+
+    @property
+    def observed(self) -> Observed:
+        """Which refusals of commands are told."""
+        if self.observer is None:
+            return Observed.OFF
+        return Observed.READS if self.observer["reads"] else Observed.CHANGES
 
     def to_wire(self, private: str) -> dict[str, Any]:
         """The plan as the launcher program reads it; `private` is the absolute path of its private directory."""
@@ -71,6 +80,7 @@ class Plan:
             "slots_ahead": _SLOTS_AHEAD,
             "command_limits": self.command_limits,
             "watched_limits": self.watched_limits,
+            "observer": _placed(self.observer, private),
             "environment": {**environment, "TEMP": environment["TMPDIR"], "TMP": environment["TMPDIR"]},
             **{
                 name: [[_placed(word, private) for word in step] for step in getattr(self, name)]
@@ -85,6 +95,7 @@ class Plan:
             lines += [f"{name}: {' '.join(map(_shown, step))}" for step in steps]
         lines += [f"command: {name} {soft} {hard}" for name, soft, hard in self.command_limits]
         lines += [f"watchdog: {name} {most}" for name, most in self.watched_limits]
+        lines += [f"observer: {_shown(self.observer)}"] if self.observer is not None else []
         lines += [
             f"{each.protection}: {each.state} by {each.means or 'nothing'}{f' ({each.reason})' if each.reason else ''}"
             for each in self.applied

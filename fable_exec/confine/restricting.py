@@ -5,11 +5,15 @@ A room apart because it is loaded for confined plans only: tables and assembler 
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 
 from fable_exec.confine import filters
+from fable_exec.confine.bpf import Symbol
 from fable_exec.confine.filters import Inet, Metadata, Unix
 from fable_exec.confine.landlock import LandlockRules, compile_rules, downgrade
+from fable_exec.confine.observing import observed, observer_of, why_not_observed
 from fable_exec.confine.plan import LauncherMode, Step
 from fable_exec.confine.seccomp import Rule, assemble
 from fable_exec.confine.support import Support
@@ -35,9 +39,31 @@ def file_step(mode: LauncherMode, support: Support, confinement: Confinement, vi
     return ("restrict_files", downgrade(compiled, support.landlock_abi)[0].to_wire())
 
 
-def call_step(mode: LauncherMode, support: Support, confinement: Confinement, view: FileView) -> Step:
-    """The filter of system calls for this mode, assembled for this machine."""
-    return ("load_filter", assemble(_filter(mode, confinement, view), support.machine).to_wire())
+def call_step(
+    mode: LauncherMode, support: Support, confinement: Confinement, view: FileView
+) -> tuple[Step, dict[str, Any] | None]:
+    """The filter of system calls for this mode, assembled for this machine; and what an observer of refusals is told, if any."""
+    rules = _filter(mode, confinement, view)
+    if why_not_observed(mode, support, confinement):
+        return ("load_filter", assemble(rules, support.machine).to_wire()), None
+    rules = observed(rules, mode, confinement, Symbol(filters.LAUNCHER_KEY))
+    observer = observer_of(rules, support.machine, mode, confinement, _judged_files(mode, confinement, view))
+    return ("load_filter", assemble(rules, support.machine).to_wire()), observer
+
+
+def _judged_files(mode: LauncherMode, confinement: Confinement, view: FileView) -> dict[str, Any] | None:
+    """How the observer tells which files are out of reach."""
+    if not confinement.confines_files:
+        return None
+    if mode != "plain":
+        return {"mounted": True, "workspace_writable": view.writable}
+    rules = _host_root(view)
+    return {
+        "mounted": False,
+        "writable": [*rules.write, *rules.devices],
+        "readable": [*rules.execute, *rules.devices],
+        "hidden": list(rules.hidden),
+    }
 
 
 def _own_root(view: FileView) -> LandlockRules:

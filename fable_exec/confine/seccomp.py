@@ -21,6 +21,7 @@ __all__ = [
     "ALLOW",
     "ARCHITECTURES",
     "KILL",
+    "NOTIFY",
     "Action",
     "Architecture",
     "Condition",
@@ -29,6 +30,7 @@ __all__ = [
     "assemble",
     "deny",
     "disassemble",
+    "notify",
     "simulate",
 ]
 
@@ -51,12 +53,16 @@ class Verdict(Enum):
 
     KILL = 0x80000000
     ERRNO = 0x00050000
+    NOTIFY = 0x7FC00000
     ALLOW = 0x7FFF0000
 
 
 @attrs.frozen
 class Action:
-    """What happens to a call: allowed, answered with an errno, or the whole process ended by SIGSYS."""
+    """What happens to a call: allowed, answered with an errno, shown to an observer, or the whole process ended by SIGSYS.
+
+    With NOTIFY the errno is what the observer is to answer, 0 to let the call go on. The kernel ignores it there (seccomp(2)).
+    """
 
     verdict: Verdict
     errno: int = 0
@@ -72,16 +78,25 @@ class Action:
         return cls(Verdict(code & 0xFFFF0000), code & 0xFFFF)
 
     def __str__(self) -> str:
-        return _ERRNO_NAMES.get(self.errno, str(self.errno)) if self.verdict is Verdict.ERRNO else self.verdict.name.lower()
+        answer = _ERRNO_NAMES.get(self.errno, str(self.errno))
+        if self.verdict is Verdict.NOTIFY and self.errno:
+            return f"notify {answer}"
+        return answer if self.verdict is Verdict.ERRNO else self.verdict.name.lower()
 
 
 ALLOW = Action(Verdict.ALLOW)
 KILL = Action(Verdict.KILL)
+NOTIFY = Action(Verdict.NOTIFY)
 
 
 def deny(number: int) -> Action:
     """The call does nothing and fails with errno `number`."""
     return Action(Verdict.ERRNO, number)
+
+
+def notify(number: int) -> Action:
+    """The call does nothing and fails with errno `number`, once an observer has seen it."""
+    return Action(Verdict.NOTIFY, number)
 
 
 @attrs.frozen(kw_only=True)
@@ -127,12 +142,16 @@ class Condition:
 
 @attrs.frozen
 class Rule:
-    """`action` for these calls where all of `when` hold. A name unknown on one architecture does not exist there."""
+    """`action` for these calls where all of `when` hold. A name unknown on one architecture does not exist there.
+
+    `protection` names what a refusal belongs to, where it is worth reporting.
+    """
 
     calls: tuple[str, ...]
     action: Action
     when: tuple[Condition, ...] = ()
     why: str = attrs.field(default="", eq=False)
+    protection: str = attrs.field(default="", eq=False)
 
 
 @attrs.frozen
@@ -164,6 +183,11 @@ class Program:
     instructions: tuple[Instruction, ...]
     symbols: tuple[tuple[int, Symbol], ...] = ()
 
+    @property
+    def observed(self) -> bool:
+        """Whether it shows calls to an observer, and so needs one."""
+        return any(each.code == bpf.RETURN and each.constant & 0xFFFF0000 == Verdict.NOTIFY.value for each in self.instructions)
+
     def bind(self, values: Mapping[str, int]) -> Program:
         """The program with every symbol replaced. Raises KeyError for a symbol that `values` lacks."""
         instructions = list(self.instructions)
@@ -178,6 +202,7 @@ class Program:
             "architecture": self.architecture.name,
             "program": base64.b64encode(bpf.pack(self.instructions)).decode("ascii"),
             "symbols": [[index, symbol.name, symbol.shift] for index, symbol in self.symbols],
+            "observed": self.observed,
         }
 
 

@@ -15,6 +15,7 @@ _HINTS = {
     errno.EPERM: "refused by AppArmor, SELinux or a container's seccomp profile: allow user namespaces for this program there",
     errno.ENOSYS: "this kernel is built without it",
     errno.EACCES: "refused by a security module",
+    errno.EBUSY: "the process that runs this is observed by such a filter itself",
 }
 
 
@@ -29,6 +30,7 @@ class Support:
         own_pid_max: a pid_max of one's own inside them (Linux 6.14).
         control_group: why commands cannot have a control group of their own; empty when they could.
         seccomp: a filter of system calls.
+        notify: a filter that shows calls to an observer.
         landlock_abi: the version of Landlock's interface, 0 where there is none; `landlock` is the errno then.
         machine: the architecture, as uname(2) has it.
     """
@@ -39,6 +41,7 @@ class Support:
     own_pid_max: int = errno.ENOSYS
     control_group: str = ""
     seccomp: int = 0
+    notify: int = errno.ENOSYS
     landlock: int = 0
     landlock_abi: int = 0
     machine: str = ""

@@ -10,7 +10,7 @@ from typing import Literal
 
 import attrs
 
-from fable_exec.policy.fields import ruled, settle
+from fable_exec.policy.fields import ruled, settle, texts, texts_or_none
 from fable_exec.policy.forms import rules_document
 from fable_exec.policy.rules import Items, OneOf, OrNone, Text
 
@@ -34,6 +34,7 @@ class ArgumentPolicy:
     )
     tools: tuple[str, ...] | None = attrs.field(
         default=None,
+        converter=texts_or_none,
         metadata=ruled(
             OrNone(Items(Text(str, {"minLength": 1}))),
             "Names of the tools whose rules that come with the library are kept, the others are refused; null keeps all.",
@@ -41,6 +42,7 @@ class ArgumentPolicy:
     )
     documents: tuple[str, ...] = attrs.field(
         default=(),
+        converter=texts,
         metadata=ruled(
             Items(Text(rules_document, {"minLength": 1})),
             "More rules: TOML text, or absolute paths of TOML files outside the workspace; a tool must pass all that know it.",

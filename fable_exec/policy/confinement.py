@@ -10,7 +10,7 @@ from typing import Literal
 
 import attrs
 
-from fable_exec.policy.fields import ruled, settle
+from fable_exec.policy.fields import numbers, ruled, settle, texts
 from fable_exec.policy.forms import readable_path
 from fable_exec.policy.rules import Faults, Items, Nested, OneOf, Text, Whole
 
@@ -79,13 +79,14 @@ class Confinement:
         ),
     )
     connect_ports: tuple[int, ...] = attrs.field(
-        default=(), metadata=ruled(_PORTS, "TCP ports that commands may connect to when network is ports.")
+        default=(), converter=numbers, metadata=ruled(_PORTS, "TCP ports that commands may connect to when network is ports.")
     )
     bind_ports: tuple[int, ...] = attrs.field(
-        default=(), metadata=ruled(_PORTS, "TCP ports that commands may listen on when network is ports.")
+        default=(), converter=numbers, metadata=ruled(_PORTS, "TCP ports that commands may listen on when network is ports.")
     )
     runtime_read_paths: tuple[str, ...] = attrs.field(
         default=(),
+        converter=texts,
         metadata=ruled(
             Items(Text(readable_path, {"minLength": 1})), "More absolute paths that commands may read and execute from."
         ),
@@ -95,6 +96,14 @@ class Confinement:
         metadata=ruled(
             OneOf(("neutralise", "report", "fail")),
             "What happens to a file that a command planted to run later: made harmless, reported, or harmless and no success.",
+        ),
+    )
+
+    observe: Literal["off", "changes", "reads"] = attrs.field(
+        default="changes",
+        metadata=ruled(
+            OneOf(("off", "changes", "reads")),
+            "Which refusals are told in `denials`: none, of changes and connections, or of files opened for reading as well.",
         ),
     )
 

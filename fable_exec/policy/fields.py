@@ -13,7 +13,7 @@ import attrs
 from fable_exec.errors import PolicyError
 from fable_exec.policy.rules import Faults, Rule
 
-__all__ = ["check_fields", "ruled", "meaning_of", "rule_of", "settle"]
+__all__ = ["check_fields", "numbers", "ruled", "meaning_of", "rule_of", "settle", "texts", "texts_or_none"]
 
 _RULE = "fable_exec.rule"
 _MEANING = "fable_exec.meaning"
@@ -22,6 +22,21 @@ _MEANING = "fable_exec.meaning"
 def ruled(rule: Rule, meaning: str) -> dict[str, Any]:
     """The metadata of a field: what it may hold, and one sentence about it."""
     return {_RULE: rule, _MEANING: meaning}
+
+
+def texts(given: list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    """What is given, as it is: as a converter it tells type checkers that a list may be. The field's rule makes the tuple."""
+    return cast("tuple[str, ...]", given)
+
+
+def texts_or_none(given: list[str] | tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """See `texts`."""
+    return cast("tuple[str, ...] | None", given)
+
+
+def numbers(given: list[int] | tuple[int, ...]) -> tuple[int, ...]:
+    """See `texts`."""
+    return cast("tuple[int, ...]", given)
 
 
 def rule_of(field: attrs.Attribute[Any]) -> Rule:

@@ -194,6 +194,7 @@ NARROWING: Mapping[type[attrs.AttrsInstance], Mapping[str, Callable[[Any, Any], 
         "runtime_read_paths": _common,
         # fail makes harmless too, see docs/adr/0102
         "planted_files": _stricter("fail", "neutralise", "report"),
+        "observe": _stricter("reads", "changes", "off"),
     },
     Protections: dict.fromkeys(PROTECTIONS, _stricter("strict", "degradable", "off")),
     ArgumentPolicy: {

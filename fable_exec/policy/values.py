@@ -17,7 +17,7 @@ import attrs
 
 from fable_exec.policy.arguments import ArgumentPolicy
 from fable_exec.policy.confinement import RESERVED_DIRECTORIES, Confinement
-from fable_exec.policy.fields import ruled, settle
+from fable_exec.policy.fields import ruled, settle, texts, texts_or_none
 from fable_exec.policy.forms import environment_entry, executable_entry, path_directory, protected_name, token_digest
 from fable_exec.policy.names import is_injection_name, pattern_admits
 from fable_exec.policy.rules import (
@@ -66,6 +66,7 @@ class EnvironmentPolicy:
     )
     inherit: tuple[str, ...] = attrs.field(
         default=(),
+        converter=texts,
         metadata=ruled(
             _ENVIRONMENT_ENTRIES,
             "Variables of the host that commands get: names, or a prefix followed by *.",
@@ -73,6 +74,7 @@ class EnvironmentPolicy:
     )
     request_names: tuple[str, ...] = attrs.field(
         default=(),
+        converter=texts,
         metadata=ruled(
             _ENVIRONMENT_ENTRIES,
             "Variables a request may set for its own command: names, or a prefix followed by *.",
@@ -80,6 +82,7 @@ class EnvironmentPolicy:
     )
     path: tuple[str, ...] | None = attrs.field(
         default=None,
+        converter=texts_or_none,
         metadata=ruled(
             OrNone(Items(Text(path_directory, {"minLength": 1}), at_least=1)),
             "Directories of PATH, for commands and for finding bare names of the allow-list; null is the host's trusted PATH.",
@@ -180,6 +183,7 @@ class PathRules:
     )
     protected: tuple[str, ...] = attrs.field(
         default=(),
+        converter=texts,
         metadata=ruled(
             Items(Text(protected_name, {"pattern": r"^[^/\\]+$"})),
             "Names that no path of a request may contain, in any spelling.",
@@ -226,6 +230,7 @@ class BrokerPolicy:
     )
     allowed_executables: tuple[str, ...] = attrs.field(
         default=("python", "python3", "pytest"),
+        converter=texts,
         metadata=ruled(
             Items(Text(executable_entry, {"minLength": 1})),
             "Programs that commands may start: bare names, found once in PATH, or absolute paths; ~ is expanded.",

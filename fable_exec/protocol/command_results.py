@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import attrs
 
-from fable_exec.outcome import Applied, Captured, Denial, EndedBy, Outcome, Survivor, decode_text, display_text
+from fable_exec.outcome import Applied, Captured, Denial, EndedBy, Observed, Outcome, Survivor, decode_text, display_text
 from fable_exec.protocol.results import Result
 
 __all__ = [
@@ -47,6 +47,8 @@ class CommandResult(Result):
     policy_digest: str
     answer_limited: bool = False
     peak_processes: int = 0
+    denials_omitted: int = 0
+    observed: Observed = Observed.OFF
 
     @classmethod
     def of(cls, outcome: Outcome, *, command: tuple[str, ...], cwd: str, policy_digest: str) -> CommandResult:
@@ -68,6 +70,8 @@ class CommandResult(Result):
             peak_processes=outcome.peak_processes,
             confinement=outcome.applied,
             denials=outcome.denials,
+            denials_omitted=outcome.denials_omitted,
+            observed=outcome.observed,
             policy_digest=policy_digest,
         )
 

@@ -162,6 +162,7 @@ def _command(result: CommandResult, encoding: Encoding, room: int) -> dict[str, 
     if fixed_size > room // 2:
         for name in ("command", "survivors", "denials"):
             fixed[name] = fit_items(fixed[name], room // 8)
+        fixed["denials_omitted"] += len(result.denials) - len(fixed["denials"])
         fixed["answer_limited"] = True
         fixed_size = encoded_size(_checked(fixed, room - 512))
     stdout, stderr = fit_streams(result.captured_stdout, result.captured_stderr, encoding, room - fixed_size - 512)
@@ -202,6 +203,8 @@ def _command_without_output(result: CommandResult) -> dict[str, Any]:
         "peak_processes": result.peak_processes,
         "confinement": [_plain(applied) for applied in result.confinement],
         "denials": [_plain(denial) for denial in result.denials],
+        "denials_omitted": result.denials_omitted,
+        "observed": result.observed.value,
         "policy_digest": result.policy_digest,
         "answer_limited": result.answer_limited,
     }

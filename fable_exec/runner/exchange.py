@@ -16,9 +16,10 @@ from typing import Any, Protocol
 
 from fable_exec._launcher import wire
 from fable_exec.errors import Conflict, LaunchFailed
-from fable_exec.outcome import Applied, Captured, Denial, EndedBy, Outcome, OutputBuffer, Survivor
+from fable_exec.outcome import Applied, Captured, Denial, EndedBy, Observed, Outcome, OutputBuffer, Survivor
 from fable_exec.runner.command import Command
 from fable_exec.runner.control import Control
+from fable_exec.runner.denials import denials_of
 from fable_exec.runner.feeding import CommandInput
 from fable_exec.runner.pipes import Pipes, unread_bytes
 
@@ -54,6 +55,7 @@ class Exchange:
         watcher: Watcher,
         sink: Sink | None = None,
         after: Callable[[], tuple[Denial, ...]] | None = None,
+        observed: Observed = Observed.OFF,
     ) -> None:
         self.done = False
         self._owner = os.getpid()
@@ -65,7 +67,10 @@ class Exchange:
         self._watcher = watcher
         self._sink = sink
         self._after = after
+        self._observed = observed
         self._denials: tuple[Denial, ...] = ()
+        self._refused: tuple[Denial, ...] = ()
+        self._refused_beyond = 0
         self._buffers = {name: OutputBuffer(command.max_output_bytes, command.on_output_limit) for name in ("stdout", "stderr")}
         self._streams: dict[int, str] = {}
         self._pipes = Pipes()
@@ -225,6 +230,8 @@ class Exchange:
             self._exited_at = self._heard_at = time.monotonic()
         if message["done"]:
             self._survivors = tuple(Survivor(pid, name) for pid, name in message["survivors"])
+            if "refusals" in message:
+                self._refused, self._refused_beyond = denials_of(message["refusals"]), message["beyond"]
             self._lost = message["lost"]
             self._finish(contained=message["contained"])
         elif not self._streams:
@@ -329,7 +336,9 @@ class Exchange:
             peak_processes=exit_facts["processes"],
             survivors=self._survivors,
             applied=self._applied if self._contained else _unproved(self._applied),
-            denials=self._denials,
+            denials=(*self._refused, *self._denials),
+            denials_omitted=self._refused_beyond,
+            observed=self._observed,
         )
 
     def _captured(self, name: str) -> Captured:

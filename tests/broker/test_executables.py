@@ -78,6 +78,14 @@ def test_nothing_that_can_be_found_is_a_fault_of_the_policy(resolved: Any) -> No
         resolved()
 
 
+def test_a_program_that_only_the_workspace_offers_is_named_in_the_fault(workspace: Path) -> None:
+    tool = workspace / "tool"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    with pytest.raises(PolicyError, match=f"none could be found in /bin; {tool} is passed over"):
+        resolve_executables(BrokerPolicy(workspace=workspace, allowed_executables=("tool",)), {"PATH": f"{workspace}:/bin"})
+
+
 def test_two_files_of_one_name_are_ambiguous_and_all_faults_are_listed(resolved: Any, tmp_path: Path) -> None:
     entries = [str(program(tmp_path / directory / name)) for directory in "ab" for name in ("x", "y")]
     with pytest.raises(PolicyError) as caught:

@@ -26,6 +26,7 @@ ENFORCED = {
     "bind_ports": "test_bind_ports_are_enforced",
     "runtime_read_paths": "test_runtime_read_paths_are_enforced",
     "planted_files": "test_planted_files_is_enforced",
+    "observe": "test_observe_is_enforced",
 }
 
 
@@ -126,7 +127,7 @@ def test_later_files_is_enforced(mode: str, workspace: Path) -> None:
         told = run(broker, *plant).denials
     assert (workspace / ".envrc").read_text() == "kept\n"
     assert not (workspace / "new" / ".envrc").exists()
-    assert [each.path for each in told if each.protection == "later_files"] == ["new/.envrc"]
+    assert [each.path for each in told if each.protection == "later_files"] == [".envrc", "new/.envrc"]
     with confined(workspace, mode, unlocked=True, confinement=without("later_files")) as broker:
         assert run(broker, *plant).denials == ()
     assert (workspace / "new" / ".envrc").exists()
@@ -226,6 +227,15 @@ def test_runtime_read_paths_are_enforced(mode: str, workspace: Path, outside: Pa
         assert not broker.execute_command(("cat", str(outside))).success
     with confined(workspace, mode, confinement=Confinement(runtime_read_paths=(str(outside.parent),))) as broker:
         run(broker, "cat", str(outside))
+
+
+@in_modes()
+def test_observe_is_enforced(mode: str, workspace: Path, outside: Path) -> None:
+    attempt = ("sh", "-c", f"echo x > /usr/x; cat {outside}")
+    words = {"off": [], "changes": ["host_writes"], "reads": ["host_writes", "host_reads"]}
+    for word, expected in words.items():
+        with confined(workspace, mode, confinement=Confinement(observe=word)) as broker:  # type: ignore[arg-type]
+            assert [each.protection for each in broker.execute_command(attempt).denials] == expected, word
 
 
 PLANT = ("sh", "-c", "mkdir -p new; echo x > new/.envrc")

@@ -84,6 +84,7 @@ CONFINEMENTS = st.builds(
     protections=st.builds(Protections, **dict.fromkeys(PROTECTIONS, MODES)),
     runtime_read_paths=tuples(st.sampled_from(["/opt/tool", "/srv/é", "/a:b"])),
     planted_files=st.sampled_from(["neutralise", "report", "fail"]),
+    observe=st.sampled_from(["off", "changes", "reads"]),
 )
 POLICIES = st.builds(
     BrokerPolicy,

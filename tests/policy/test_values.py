@@ -50,6 +50,7 @@ DEFAULTS: dict[type, dict[str, Any]] = {
         "bind_ports": (),
         "runtime_read_paths": (),
         "planted_files": "neutralise",
+        "observe": "changes",
     },
     Protections: dict.fromkeys(PROTECTIONS, "strict")
     | dict.fromkeys(("host_metadata", "later_files", "other_processes", "resources"), "degradable"),
@@ -147,6 +148,7 @@ REFUSED: list[tuple[type, str, Any, str]] = [
     ],
     (Confinement, "runtime_read_paths", "/opt", "runtime_read_paths"),
     *[(Confinement, "planted_files", value, "planted_files") for value in ("", "delete", None)],
+    *[(Confinement, "observe", value, "observe") for value in ("", "writes", True, None)],
     *[(ArgumentPolicy, "mode", value, "mode") for value in ("", "on", None, True)],
     *[(ArgumentPolicy, "unknown_tools", value, "unknown_tools") for value in ("refuse", None)],
     *[(ArgumentPolicy, "tools", value, path) for value, path in (("git", "tools"), (["a", 3], "tools[1]"), (["\0"], "tools[0]"))],

@@ -8,7 +8,7 @@ import attrs
 from hypothesis import strategies as st
 
 from fable_exec import protocol as p
-from fable_exec.outcome import Applied, Captured, Denial, EndedBy, Survivor
+from fable_exec.outcome import Applied, Captured, Denial, EndedBy, Observed, Survivor
 
 SHA = "0123456789abcdef" * 4
 LIMITS = p.LimitsReport(
@@ -80,6 +80,8 @@ def command_result(**changes: Any) -> p.CommandResult:
         "system_cpu_seconds": 0.125,
         "peak_rss_bytes": 4096,
         "peak_processes": 3,
+        "denials_omitted": 2,
+        "observed": Observed.CHANGES,
         "confinement": (
             Applied("network", "strict", "active", "namespace"),
             Applied("memory", "try", "degraded", "rlimit", "no cgroup"),

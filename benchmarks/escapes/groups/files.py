@@ -189,7 +189,8 @@ add(
     "d = os.open('/proc/self/root/etc', os.O_PATH); data = os.read(os.open('shadow', os.O_RDONLY, dir_fd=d), 9)\nif data: won()",
 )
 add("secrets", "/etc/shadow by getent", "run('getent', 'shadow', 'root')", lambda s, out: _shadow_line() in out)
-add("secrets", "/etc/ssl/private", "won(os.listdir('/etc/ssl/private')) if os.path.exists('/etc/ssl/private') and os.listdir('/etc/ssl/private') is not None and os.stat('/etc/ssl/private').st_mode & 0o777 == 0o710 else None")
+add("secrets", "names of the system's keys", "for n in os.listdir('/etc/ssl/private'): won(n)", weaker=True)
+add("secrets", "a key of the system", "won(get('/etc/ssl/private/key.pem')[:4])")
 add("secrets", "the kernel's ring buffer file", "d = os.open('/dev/kmsg', os.O_RDONLY | os.O_NONBLOCK); won(os.read(d, 99))")
 add("secrets", "physical memory", "won() if os.open('/proc/kcore', os.O_RDONLY) >= 0 else None")
 add("secrets", "the raw disk", "import glob\nfor p in glob.glob('/dev/vd*') + glob.glob('/dev/sd*') + glob.glob('/dev/nvme*'):\n  os.open(p, os.O_RDONLY); won(p)")

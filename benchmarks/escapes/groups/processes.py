@@ -76,7 +76,6 @@ add(
     _host_killed,
     prepare=_victim,
     alone=True,
-    boxed=True,
     no_control="it would end the control itself",
 )
 
@@ -215,4 +214,4 @@ _SCHEDULING = {
     "setpriority of the group": ("os.setpriority(os.PRIO_PGRP, os.getpgid(S.victim), 7)", _priority),
 }
 for _name, (_code, _effect) in _SCHEDULING.items():
-    add("limits and scheduling of others", _name, _code, _effect, prepare=_victim, alone="of the" in _name, boxed="of the" in _name)
+    add("limits and scheduling of others", _name, _code, _effect, prepare=_victim, alone="of the" in _name)

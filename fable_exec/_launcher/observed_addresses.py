@@ -1,0 +1,118 @@
+"""Whether confinement keeps a command from the address it turns to, judged from the plan and lists in /proc, for reports only.
+
+As with files, the kernel decides by itself and nothing here may ever be an answer. Sources: ip(7), ipv6(7), unix(7), proc_net(5).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from typing import Any, NamedTuple
+
+from . import kernel_notify
+
+_FAMILY = struct.Struct("=H")
+_PORT = struct.Struct("!H")
+_LISTENING = "0A"
+_MAPPED = bytes(10) + b"\xff\xff"  # an IPv4 address within IPv6
+
+
+class Address(NamedTuple):
+    """A socket address. For Unix sockets `path` or `name` (abstract, without its leading NUL), else `host` and `port`."""
+
+    family: int
+    path: str = ""
+    name: str = ""
+    host: str = ""
+    port: int = 0
+
+    @property
+    def text(self) -> str:
+        """As reports show it; empty for a socket with a path."""
+        if self.family == socket.AF_UNIX:
+            return f"@{self.name}" if self.name else ""
+        return f"[{self.host}]:{self.port}" if self.family == socket.AF_INET6 else f"{self.host}:{self.port}"
+
+
+def parse(raw: bytes) -> Address | None:
+    """The address in a `struct sockaddr`; None for other families, and where there is none."""
+    if len(raw) < _FAMILY.size:
+        return None
+    family = _FAMILY.unpack_from(raw)[0]
+    if family == socket.AF_UNIX:
+        rest = raw[2:]
+        if rest[:1] == b"\0":
+            return Address(family, name=os.fsdecode(rest[1:])) if len(rest) > 1 else None
+        path = os.fsdecode(rest.split(b"\0", 1)[0])
+        return Address(family, path=path) if path else None
+    if family == socket.AF_INET and len(raw) >= 8:
+        return Address(family, host=socket.inet_ntop(family, raw[4:8]), port=_PORT.unpack_from(raw, 2)[0])
+    if family == socket.AF_INET6 and len(raw) >= 24:
+        return Address(family, host=socket.inet_ntop(family, raw[8:24]), port=_PORT.unpack_from(raw, 2)[0])
+    return None
+
+
+class Network:
+    """What the plan leaves of the network.
+
+    Args:
+        rules: "kind": "own" (a network of the launcher's, loopback only), "ports" (TCP to and on the listed ports of the host's)
+            or "open"; "connect" and "bind": the ports; "own_names": whether abstract names are the launcher's own.
+    """
+
+    def __init__(self, rules: dict[str, Any]) -> None:
+        self._kind: str = rules["kind"]
+        self._ports: dict[str, list[int]] = {"connect": rules["connect"], "send": rules["connect"], "bind": rules["bind"]}
+        self._own_names: bool = rules["own_names"]
+
+    def refuses(self, operation: str, address: Address, pid: int, descriptor: int) -> str | None:
+        """The protection that keeps `pid` from connecting its `descriptor` to, sending to or binding `address`; None if none."""
+        if address.family == socket.AF_UNIX:
+            return "host_sockets" if operation != "bind" and self._hides_name(address.name, pid) else None
+        if self._kind == "ports":
+            return None if address.port in self._ports[operation] else "network"
+        if self._kind == "own":
+            return "network" if self._is_out_of_reach(operation, address, pid, descriptor) else None
+        return None
+
+    def _is_out_of_reach(self, operation: str, address: Address, pid: int, descriptor: int) -> bool:
+        if not _is_loopback(address):
+            return True
+        if operation != "connect" or _listens(address.port, pid):
+            return False
+        # Nothing of the launcher's own is there: it was the host's port that was wanted, and that is another network's.
+        return kernel_notify.socket_type(pid, descriptor) == socket.SOCK_STREAM
+
+    def _hides_name(self, name: str, pid: int) -> bool:
+        return bool(name) and self._own_names and name.replace("\0", "@") not in _abstract_names(pid)
+
+
+def _is_loopback(address: Address) -> bool:
+    """Whether it is this machine, or "any", which means this machine where one connects to it."""
+    packed = socket.inet_pton(address.family, address.host).removeprefix(_MAPPED)
+    if len(packed) == 4:
+        return packed[0] == 127 or packed == bytes(4)
+    return packed[:15] == bytes(15) and packed[15] <= 1
+
+
+def _listens(port: int, pid: int) -> bool:
+    """Whether anything in the network of `pid` listens on this TCP port."""
+    ending = f":{port:04X}"
+    for table in ("tcp", "tcp6"):
+        if any(local.endswith(ending) and state == _LISTENING for _, local, _, state, *_ in _lines(pid, table, 4)):
+            return True
+    return False
+
+
+def _abstract_names(pid: int) -> frozenset[str]:
+    return frozenset(fields[7][1:] for fields in _lines(pid, "unix", 7) if len(fields) == 8 and fields[7].startswith("@"))
+
+
+def _lines(pid: int, table: str, splits: int) -> list[list[str]]:
+    """The lines of a table of the network that `pid` has, without its heading."""
+    try:
+        with open(f"/proc/{pid}/net/{table}", encoding="utf-8", errors="surrogateescape") as lines:
+            return [line.rstrip("\n").split(None, splits) for line in lines][1:]
+    except FileNotFoundError:
+        return []  # a machine without IPv6

@@ -1,0 +1,124 @@
+"""What the observer has seen refused, place by place, until the launcher takes it: bounded, each refusal once.
+
+The observer's process keeps the `Ledger`, the launcher has the `Told` at the other end of a channel between them.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from . import wire
+
+_ANSWER_SECONDS = 0.1
+"""How long a launcher waits for what was noted: an observer that is stuck must hold up neither an outcome nor other commands."""
+_MOST = 64
+"""For one command; what is more is counted."""
+_MOST_PLACES = 1024
+_MOST_CHARACTERS = 500
+
+
+class Refusal(NamedTuple):
+    """One call that was refused: what was tried, on which path or address, and the protection that stood in the way."""
+
+    operation: str
+    path: str
+    address: str
+    protection: str
+
+
+class _Page:
+    def __init__(self) -> None:
+        self.refusals: dict[Refusal, None] = {}
+        self.beyond = 0
+
+
+class Ledger:
+    """Refusals by place; a place is whatever number says which command it was."""
+
+    def __init__(self) -> None:
+        self._pages: dict[int, _Page] = {}
+
+    def note(self, place: int, refusal: Refusal) -> bool:
+        """Keep it, or count it where there is no room; returns whether it is the first of its place."""
+        page = self._pages.get(place)
+        first = page is None
+        if page is None:
+            if len(self._pages) >= _MOST_PLACES:
+                return False  # more commands than can be under way: nobody takes these pages
+            page = self._pages[place] = _Page()
+        refusal = refusal._replace(path=_bounded(refusal.path), address=_bounded(refusal.address))
+        if refusal in page.refusals:
+            return first
+        if len(page.refusals) < _MOST:
+            page.refusals[refusal] = None
+        else:
+            page.beyond += 1
+        return first
+
+    def withdraw(self, place: int, refusal: Refusal) -> None:
+        """It turned out to be none: what was refused once has been possible since."""
+        page = self._pages.get(place)
+        if page is not None:
+            page.refusals.pop(refusal, None)
+
+    def take(self, place: int) -> tuple[list[Refusal], int]:
+        """The refusals of `place` in order, and how many were only counted; the page is empty afterwards."""
+        page = self._pages.pop(place, None)
+        return ([], 0) if page is None else (list(page.refusals), page.beyond)
+
+
+class Told:
+    """The launcher's side: of which places the observer has told.
+
+    Messages: {"refused": place} comes before the first refused call of a place is answered, so it waits in the channel when the
+    caller ends; {"take": place} asks for everything, {"taken": place, "refusals": ..., "beyond": ...} answers.
+    """
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._places: set[int] = set()
+        self._awaited: int | None = None
+        self._taken: dict[str, Any] | None = None
+        self._words = select.poll()
+        self._words.register(channel.fileno(), select.POLLIN)
+
+    def hear(self, message: dict[str, Any]) -> None:
+        """Take in a message of the observer's."""
+        if "refused" in message:
+            self._places.add(message["refused"])
+        elif message["taken"] == self._awaited:
+            self._taken = message
+
+    def take(self, place: Callable[[], int], receive: Callable[[], None]) -> dict[str, Any] | None:
+        """Everything that was noted of the command in `place`, which is over; None when nothing was, or no answer came in time.
+
+        Args:
+            place: the place's number; asked for only when there is something to take.
+            receive: takes one message out of the channel, and gives those of the observer to `hear`.
+        """
+        while self._words.poll(0):
+            receive()
+        if not self._places or place() not in self._places:
+            return None
+        self._awaited = place()
+        self._places.discard(self._awaited)
+        give_up_at = time.monotonic() + _ANSWER_SECONDS
+        wire.send(self._channel, {"take": self._awaited})
+        while self._taken is None and self._words.poll(max(0, int((give_up_at - time.monotonic()) * 1000))):
+            receive()
+        self._awaited, taken, self._taken = None, self._taken, None
+        return taken
+
+
+def answer_to_take(ledger: Ledger, place: int) -> dict[str, Any]:
+    """The message that hands over what `ledger` has of `place`."""
+    refusals, beyond = ledger.take(place)
+    return {"taken": place, "refusals": refusals, "beyond": beyond}
+
+
+def _bounded(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 3] + "..."
