@@ -1,12 +1,14 @@
 """Look at a whole tree of processes for the watchdog: memory, processes and processor time, summed. It ends nothing itself.
 
-One read of /proc/PID/stat for each process gives an upper bound; the exact figure for memory is read only when that bound is
-over the limit. Source of all fields: proc_pid_stat(5), proc_pid_smaps(5), proc_pid_status(5).
+One read of /proc/PID/stat for each process gives an upper bound; the exact figures for memory are read only when that bound is
+over the limit, the dearer ones only when the cheaper are. Source of all fields: proc_pid_stat(5), proc_pid_smaps(5),
+proc_pid_status(5), proc_pid_maps(5).
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable
@@ -21,6 +23,9 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _KIB = 1024
 _MAX_STAT_BYTES = 4096
+_MAX_MAPS_BYTES = 4 << 20
+_MAPPING = re.compile(rb"[0-9a-f]+-[0-9a-f]+ (?P<rights>[rwxps-]{4}) \S+ \S+ (?P<inode>\d+) *(?P<name>.*)")
+_NO_NAME = b" (deleted)"
 
 
 class Process(NamedTuple):
@@ -88,6 +93,39 @@ class ProcessFiles:
             exact = _kilobytes(self.read(f"{pid}/status"), (b"RssAnon:", b"RssShmem:", b"VmSwap:"))
         return (exact or 0) * _KIB
 
+    def made_bytes(self, pid: int) -> int:
+        """`memory_bytes` without files in memory (tmpfs) that have a name and are mapped to be read: their pages were there
+        before and stay, as those of a file on a disk. What is shared without a name, or mapped to be written in common, counts.
+
+        A process that may not be looked into, or has too many mappings to look at, counts with all of it.
+        """
+        shared = (_kilobytes(self.read(f"{pid}/smaps_rollup"), (b"Pss_Shmem:",)) or 0) * _KIB
+        maps = self.read_whole(f"{pid}/smaps", _MAX_MAPS_BYTES) if shared else b""
+        made = _kilobytes_made(maps) * _KIB if maps else shared
+        return self.memory_bytes(pid) - max(0, shared - made)
+
+    def read_whole(self, name: str, most: int) -> bytes:
+        """A file that the kernel hands out in pieces; nothing when it is not to be had, or longer than `most`."""
+        try:
+            with open(os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.descriptor), "rb") as file:
+                text = file.read(most + 1)
+        except OSError:
+            return b""
+        return text if len(text) <= most else b""
+
+
+def _kilobytes_made(maps: bytes) -> int:
+    """The memory of all mappings of files that are no longer, or never were, in a directory, or are written in common."""
+    total, counts = 0, False
+    for line in maps.splitlines():
+        mapping = _MAPPING.fullmatch(line)
+        if mapping is not None:
+            written_in_common = mapping["rights"][1:2] == b"w" and mapping["rights"][3:4] == b"s"
+            counts = mapping["inode"] != b"0" and (written_in_common or mapping["name"].endswith(_NO_NAME))
+        elif counts and line.startswith(b"Pss:"):
+            total += int(line.split()[1])
+    return total
+
 
 def _kilobytes(text: bytes, names: tuple[bytes, ...]) -> int | None:
     """The sum of the lines that begin with one of `names`; None when there is none."""
@@ -144,8 +182,9 @@ class Watch:
     def _memory_exceeds(self, files: ProcessFiles, found: list[Process]) -> bool:
         resident = sum(process.resident_bytes for process in found)
         most = self._limits.get("memory", resident)
-        if resident > most:
-            resident = sum(files.memory_bytes(process.pid) for process in found)
+        for exactly in (files.memory_bytes, files.made_bytes):
+            if resident > most:
+                resident = sum(exactly(process.pid) for process in found)
         self.peak_bytes = max(self.peak_bytes, resident)
         return resident > most
 

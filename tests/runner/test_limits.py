@@ -163,6 +163,64 @@ with open("large", "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_REA
     assert ending(outcome) == ("exited", 0, None), outcome.stderr.text()
 
 
+IN_MEMORY = Path("/dev/shm")
+READ_A_FILE_IN_MEMORY = """
+import mmap, sys, time
+with open(sys.argv[1], "rb") as file:
+    how = {"prot": mmap.PROT_READ} if sys.argv[2] == "shared" else {"access": mmap.ACCESS_COPY}
+    pages = mmap.mmap(file.fileno(), 0, **how)
+    print(sum(pages[at] for at in range(0, len(pages), 4096)))
+    time.sleep(0.3)
+"""
+MADE_IN_MEMORY = {
+    "anonymous": "pages = mmap.mmap(-1, SIZE)",
+    "memfd": "file = os.memfd_create('x'); os.truncate(file, SIZE); pages = mmap.mmap(file, SIZE)",
+    "a file": "file = os.open(PATH, os.O_RDWR | os.O_CREAT); os.truncate(file, SIZE); pages = mmap.mmap(file, SIZE)",
+    "a file that was removed": (
+        "file = os.open(PATH, os.O_RDWR | os.O_CREAT); os.unlink(PATH); os.truncate(file, SIZE);"
+        "pages = mmap.mmap(file, SIZE); again = mmap.mmap(file, SIZE, prot=mmap.PROT_READ)"
+    ),
+}
+
+
+@pytest.fixture
+def file_in_memory() -> Iterator[Path]:
+    """A name in a tmpfs, for a file that goes away afterwards."""
+    found = [line.split()[2] for line in Path("/proc/mounts").read_text().splitlines() if line.split()[1] == str(IN_MEMORY)]
+    if found[-1:] != ["tmpfs"]:
+        pytest.skip(f"{IN_MEMORY} is no tmpfs")
+    path = IN_MEMORY / f"fable-exec-test-{os.getpid()}"
+    yield path
+    path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("how", ["shared", "private"])
+def test_a_file_in_memory_that_is_only_read_is_none_either(workspace: Path, mode: str, file_in_memory: Path, how: str) -> None:
+    file_in_memory.write_bytes(b"x" * (160 * MIB))
+    runner = new_runner(workspace, mode, LIMITS)
+    outcome = runner.run(python(READ_A_FILE_IN_MEMORY, str(file_in_memory), how))
+    runner.close()
+    assert ending(outcome) == ("exited", 0, None), outcome.stderr.text()
+
+
+@pytest.mark.parametrize("made", MADE_IN_MEMORY)
+def test_memory_that_a_command_makes_counts_whatever_it_is_called(
+    workspace: Path, mode: str, file_in_memory: Path, made: str
+) -> None:
+    program = f"""
+import mmap, os, time
+SIZE, PATH = {120 * MIB}, {str(file_in_memory)!r}
+{MADE_IN_MEMORY[made]}
+for at in range(0, SIZE, 4096):
+    pages[at] = 1
+time.sleep(20)
+"""
+    runner = new_runner(workspace, mode, attrs.evolve(LIMITS, file_size_bytes=None))
+    outcome = runner.run(python(program))
+    runner.close()
+    assert ending(outcome) == ("memory_limited", None, 9), outcome.stderr.text()
+
+
 @pytest.mark.parametrize("program", [MANY_PROCESSES, MANY_THREADS], ids=["processes", "threads"])
 def test_too_many_processes_are_pids_limited(runner: Runner, program: str) -> None:
     outcome = runner.run(python(program, timeout_seconds=30))
