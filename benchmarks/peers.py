@@ -1,4 +1,4 @@
-"""Peers from PyPI and the npm registry in a private environment, `benchmarks/.venv-peer`. They are measured; none of their code is used.
+"""Peers from PyPI and npm in a private environment, `benchmarks/.venv-peer`. They are measured; none of their code is used.
 
 Each is installed by itself, so that one that cannot be installed here is skipped with its reason and the others stay.
 """
