@@ -59,7 +59,7 @@ bench: env ## every benchmark beside its limit and its peers, into benchmarks/RE
 escapes: env ## every attempt at breaking out, each in a world of its own, into benchmarks/escapes/README.md
 	@$(BIN)/python -m benchmarks.escapes --write
 
-fuzz: env ## the property tests with 100 000 examples each
+fuzz: env ## the property tests with 100 000 examples each, 10 000 for the slow ones
 	HYPOTHESIS_PROFILE=deep $(PYTEST) -n auto --dist worksteal -m fuzz --timeout=0 -o faulthandler_timeout=0 $(PYTEST_ARGS)
 
 deep: env ## the long forms: races, storms, large inputs

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from fable_exec.argrules.awk_program import awk_fault
 from fable_exec.argrules.sed_script import sed_fault
 from fable_exec.argrules.shell_words import NotPlain, plain_commands
+from tests.fuzzing import A_TENTH
 
 TOOLS = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
 
@@ -139,6 +140,7 @@ AWK_PIECES = st.lists(
 
 
 @pytest.mark.fuzz
+@A_TENTH
 @given(AWK_PIECES)
 def test_an_awk_program_that_is_accepted_makes_no_file(body: str) -> None:
     for program in (f"BEGIN{{{body}}}", f"BEGIN{{{body}\n}}", body):

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fable_exec.audit.lines import FIRST_PREVIOUS, MAX_LINE_BYTES, AuditHead, BadLine, encode_line, parse_line, safe_facts
+from tests.fuzzing import A_TENTH
 
 TIME = "2026-01-02T03:04:05.678901Z"
 
@@ -32,6 +33,7 @@ VALUES = st.recursive(
 
 
 @pytest.mark.fuzz
+@A_TENTH
 @given(st.dictionaries(st.text(max_size=100), VALUES, max_size=80), st.integers(0, 2**40))
 def test_whatever_the_facts_are_the_line_is_bounded_printable_and_read_back(facts: dict[str, Any], number: int) -> None:
     raw, head = encode_line(AuditHead(number, "a" * 64), TIME, "x", facts)

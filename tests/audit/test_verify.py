@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fable_exec.audit import AuditHead, AuditLog, verify_log
+from tests.fuzzing import A_TENTH
 
 LINES = 5
 
@@ -60,7 +61,7 @@ def test_any_one_byte_that_is_changed_removed_or_added_is_found(
 
 
 @pytest.mark.fuzz
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(A_TENTH, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_splice_is_found(data: st.DataObject, whole: bytes, check: Callable[..., tuple[bool, int | None]]) -> None:
     start = data.draw(st.integers(0, len(whole)))

@@ -28,6 +28,7 @@ from fable_exec.confine.seccomp import (
     disassemble,
     simulate,
 )
+from tests.fuzzing import A_TENTH
 
 NAMES = sorted(set(syscalls_x86_64.NUMBERS) | set(syscalls_aarch64.NUMBERS))
 WORD, LONG = 2**32 - 1, 2**64 - 1
@@ -97,6 +98,7 @@ def questions(draw: st.DrawFn) -> tuple[list[Rule], str, int, list[int]]:
 
 
 @pytest.mark.fuzz
+@A_TENTH
 @given(questions())
 def test_a_program_answers_as_its_rules_say(question: tuple[list[Rule], str, int, list[int]]) -> None:
     rules, architecture, number, arguments = question

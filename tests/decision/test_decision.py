@@ -26,6 +26,7 @@ from fable_exec.decision import (
     is_interpreter,
 )
 from fable_exec.policy import ArgumentPolicy, BrokerPolicy, Confinement
+from tests.fuzzing import A_TENTH
 
 POLICY = BrokerPolicy(workspace="/usr/share", write_token_digest="a" * 64)
 NO_TOKEN = BrokerPolicy(workspace="/usr/share")
@@ -240,6 +241,7 @@ FACTS = (
 
 
 @pytest.mark.fuzz
+@A_TENTH
 @given(st.sampled_from([POLICY, OPEN, NO_TOKEN]), st.booleans(), st.booleans(), FACTS)
 def test_decisions_are_total_and_repeatable(policy: BrokerPolicy, unlocked: bool, kernel: bool, facts: Any) -> None:
     decision = decide(policy, unlocked, kernel, facts)

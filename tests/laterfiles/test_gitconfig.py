@@ -12,6 +12,7 @@ from hypothesis import strategies
 
 from fable_exec.laterfiles.gitconfig import Config, is_plain, last_value, parse, written
 from fable_exec.laterfiles.gitsafety import judge_config
+from tests.fuzzing import A_TENTH
 
 pytestmark = pytest.mark.requires_ability("git")
 
@@ -105,14 +106,14 @@ _PIECES = strategies.sampled_from(
 
 
 @pytest.mark.fuzz
-@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.settings(A_TENTH, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
 @hypothesis.given(pieces=strategies.lists(_PIECES, max_size=24))
 def test_any_text_is_read_as_git_reads_it(tmp_path: Path, pieces: list[str]) -> None:
     agree(tmp_path, "".join(pieces).encode("utf-8", "surrogateescape"))
 
 
 @pytest.mark.fuzz
-@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.settings(A_TENTH, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
 @hypothesis.given(pieces=strategies.lists(_PIECES, max_size=24))
 def test_what_is_left_of_any_text_is_plain_and_safe(tmp_path: Path, pieces: list[str]) -> None:
     verdict = judge_config("".join(pieces), lambda value: False)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fable_exec.outcome import Captured, TextDecoder, decode_text, display_text, whole_characters
+from tests.fuzzing import A_TENTH
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,7 @@ def test_a_character_split_over_two_reads_stays_whole(character: str) -> None:
 
 
 @pytest.mark.fuzz
+@A_TENTH
 @given(st.lists(st.binary(max_size=8)))
 def test_decoding_piece_by_piece_equals_decoding_at_once(pieces: list[bytes]) -> None:
     decoder = TextDecoder()

@@ -29,6 +29,7 @@ from fable_exec.policy import (
     to_mapping,
 )
 from fable_exec.policy.document import MAX_DOCUMENT_BYTES
+from tests.fuzzing import A_TENTH
 from tests.policy.policies import POLICIES
 
 FULL = """
@@ -264,6 +265,7 @@ def test_a_file_that_cannot_be_read_is_a_policy_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.fuzz
+@A_TENTH
 @given(POLICIES)
 def test_every_policy_is_read_back_as_it_was_dumped(policy: BrokerPolicy) -> None:
     for again in (parse_json(dump_json(policy)), parse_toml(dump_toml(policy)), BrokerPolicy.from_mapping(to_mapping(policy))):
@@ -274,12 +276,14 @@ def test_every_policy_is_read_back_as_it_was_dumped(policy: BrokerPolicy) -> Non
 
 
 @pytest.mark.fuzz
+@A_TENTH
 @given(POLICIES, POLICIES)
 def test_policies_have_one_digest_exactly_when_they_are_equal(one: BrokerPolicy, other: BrokerPolicy) -> None:
     assert (one.digest == other.digest) == (one == other)
 
 
 @pytest.mark.fuzz
+@A_TENTH
 @given(POLICIES, st.data())
 def test_the_digest_changes_with_any_field(policy: BrokerPolicy, data: st.DataObject) -> None:
     other = data.draw(POLICIES)

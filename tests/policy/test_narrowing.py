@@ -24,6 +24,7 @@ from fable_exec.policy import (
 from fable_exec.policy.fields import rule_of
 from fable_exec.policy.narrowing import NARROWING
 from fable_exec.policy.rules import Nested
+from tests.fuzzing import A_TENTH
 from tests.policy.policies import POLICIES
 
 NAMES = ("LANG", "TERM", "CI", "A", "AB", "ABC", "ABX", "GOOGLE_X", "GIT_DIR", "LD_PRELOAD", "PYTHONPATH", "LC_ALL", "ENV")
@@ -108,6 +109,7 @@ def try_merge(one: BrokerPolicy, other: BrokerPolicy) -> BrokerPolicy | None:
 
 
 @pytest.mark.fuzz
+@A_TENTH
 @given(POLICIES, POLICIES)
 def test_a_merged_policy_is_within_both(one: BrokerPolicy, other: BrokerPolicy) -> None:
     merged = try_merge(one, other)
@@ -118,6 +120,7 @@ def test_a_merged_policy_is_within_both(one: BrokerPolicy, other: BrokerPolicy) 
 
 
 @pytest.mark.fuzz
+@A_TENTH
 @given(POLICIES, POLICIES)
 def test_the_order_does_not_matter(one: BrokerPolicy, other: BrokerPolicy) -> None:
     forward, backward = try_merge(one, other), try_merge(other, one)
@@ -128,12 +131,14 @@ def test_the_order_does_not_matter(one: BrokerPolicy, other: BrokerPolicy) -> No
 
 
 @pytest.mark.fuzz
+@A_TENTH
 @given(POLICIES)
 def test_merging_with_itself_changes_nothing(policy: BrokerPolicy) -> None:
     assert merge(policy, policy) == policy
 
 
 @pytest.mark.fuzz
+@A_TENTH
 @given(POLICIES, POLICIES)
 def test_merging_again_changes_nothing(one: BrokerPolicy, other: BrokerPolicy) -> None:
     merged = try_merge(one, other)

@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 from fable_exec.policy import BrokerPolicy, json_schema, json_schema_text, to_mapping
 from fable_exec.policy.fields import meaning_of, rule_of
 from fable_exec.policy.rules import Nested
+from tests.fuzzing import A_TENTH
 from tests.policy.policies import POLICIES
 from tests.policy.test_narrowing import kinds_in
 
@@ -32,6 +33,7 @@ def test_the_schema_is_valid() -> None:
 
 
 @pytest.mark.fuzz
+@A_TENTH
 @given(POLICIES)
 def test_what_the_rules_accept_the_schema_accepts(policy: BrokerPolicy) -> None:
     assert list(VALIDATOR.iter_errors(to_mapping(policy))) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import uuid
@@ -43,6 +44,19 @@ def test_a_process_that_the_ordinary_user_leaves_is_ended_and_fails_the_run(pid_
 
 def test_the_ordinary_users_program_refuses_to_run_without_a_command() -> None:
     assert subprocess.run([sys.executable, PROGRAM], capture_output=True).returncode == 2
+
+
+@pytest.mark.parametrize(("profile", "examples"), [("quick", "100 100"), ("deep", "100000 10000")])
+def test_slow_properties_get_a_tenth_of_the_examples_of_the_deep_profile(profile: str, examples: str) -> None:
+    program = """
+import tests.conftest
+from hypothesis import settings
+from tests.fuzzing import A_TENTH
+print(settings.default.max_examples, A_TENTH.max_examples)
+"""
+    environment = {**os.environ, "HYPOTHESIS_PROFILE": profile, "PYTHONPATH": str(PROJECT)}
+    finished = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert finished.stdout.strip() == examples
 
 
 def test_the_running_interpreters_version_is_among_those_found() -> None:
