@@ -87,7 +87,10 @@ def test_a_bind_of_a_system_directory_and_its_removal_stay_inside() -> None:
 
 
 def test_the_network_is_a_loopback_of_its_own() -> None:
-    program = "import socket; print(*[n for _, n in socket.if_nameindex()]); s = socket.create_server(('127.0.0.1', 0)); socket.create_connection(s.getsockname()); print('heard')"  # fmt: skip
+    program = (
+        "import socket; print(*[name for _, name in socket.if_nameindex()])\n"
+        "s = socket.create_server(('127.0.0.1', 0)); socket.create_connection(s.getsockname()); print('heard')"
+    )
     names = told_by(program).split()
     assert "lo" in names and names[-1] == "heard"
     assert not {"eth0", "ens3", "enp0s1"} & set(names)
