@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import attrs
 
+from fable_exec._launcher.proctree import started_at
 from fable_exec.errors import ConfinementUnavailable
 from fable_exec.outcome import Applied
 from fable_exec.runner import Runner
@@ -143,7 +144,7 @@ def _bait(open_ports: Collection[int]) -> Iterator[Mapping[str, Any]]:
             "abstract_name": abstract_name,
             "tcp_port": port,
             "host_pid": os.getpid(),
-            "host_started": _started(),
+            "host_started": started_at("self"),
         }
 
 
@@ -161,8 +162,3 @@ def _listen(stack: ExitStack, family: int, address: Any) -> socket.socket:
     listener.bind(address)
     listener.listen()
     return listener
-
-
-def _started() -> str:
-    with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
-        return file.read().rpartition(") ")[2].split()[19]

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import kernel
+from .proctree import started_at
 
 _MARK = ".fable-exec-canary"
 _CONNECT_SECONDS = 0.5
@@ -100,8 +101,7 @@ def _read_environment(pid: int, started: str) -> None:
 def _require_host(pid: int, started: str) -> None:
     """In a PID namespace the number may be another process's: then the host is out of reach."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            found = file.read().rpartition(") ")[2].split()[19]
+        found = started_at(pid)
     except OSError:
         return  # unreadable is no proof either way: let the attempt itself answer
     if found != started:

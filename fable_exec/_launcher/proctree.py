@@ -102,13 +102,24 @@ def read_stat(pid: int) -> Stat | None:
         return None
 
 
-def parse_stat(text: bytes) -> Stat | None:
-    """The first fields of a stat line; None for a process that vanished while it was read.
+def split_stat(text: bytes, most: int = -1) -> tuple[bytes, list[bytes]]:
+    """The name and the fields after it (field 3 of proc_pid_stat(5) is item 0), `most` of them and the rest in one.
 
-    The name is whatever the process likes, with blanks, parentheses and newlines: it ends at the last ")" (proc_pid_stat(5)).
+    The name is whatever the process likes, with blanks, parentheses and newlines: it ends at the last ")".
     """
     name, _, rest = text.partition(b" (")[2].rpartition(b") ")
-    fields = rest.split(maxsplit=7)
+    return name, rest.split(maxsplit=most)
+
+
+def started_at(pid: int | str) -> str:
+    """When a process started, in clock ticks since the boot; with its number it names the process. Raises OSError."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return split_stat(file.read())[1][19].decode()
+
+
+def parse_stat(text: bytes) -> Stat | None:
+    """The first fields of a stat line; None for a process that vanished while it was read."""
+    name, fields = split_stat(text, 7)
     if len(fields) < 3:
         return None
     exiting = len(fields) > 6 and bool(int(fields[6]) & _PF_EXITING)

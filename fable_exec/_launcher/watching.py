@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from .linuxos import O_PATH
+from .proctree import split_stat
 
 PERIOD_SECONDS = 0.05
 _LONGEST_SHARE = 10
@@ -70,7 +71,7 @@ class ProcessFiles:
 
     def process(self, pid: int) -> Process | None:
         """The process `pid`, or None when it is gone. A zombie counts: it holds a number, and time that nobody took over yet."""
-        fields = self.read(f"{pid}/stat").rpartition(b") ")[2].split()
+        _, fields = split_stat(self.read(f"{pid}/stat"))
         if len(fields) < 22:
             return None
         number = [int(field) for field in fields[1:22]]
