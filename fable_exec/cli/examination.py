@@ -16,6 +16,7 @@ import attrs
 
 from fable_exec.broker.confined import ConfinedCommands
 from fable_exec.confine import LaunchMode, Support, probe_host
+from fable_exec.confine.landlock import left_open
 from fable_exec.confine.remedies import ability_remedy, protection_remedy
 from fable_exec.confine.support import explain_errno
 from fable_exec.errors import ConfinementUnavailable
@@ -124,8 +125,15 @@ def _abilities(asked: Asked) -> Iterator[Finding]:
     support = asked.support
     for name, means, number in _asked_of_kernel(support):
         state = "unavailable" if number else "active"
+        reason = explain_errno(number) or (_left_open(support.landlock_abi) if name == "landlock" else "")
         remedy = ability_remedy(name, number)
-        yield Finding(name=name, state=state, means="" if number else means, reason=explain_errno(number), remedy=remedy)
+        yield Finding(name=name, state=state, means="" if number else means, reason=reason, remedy=remedy)
+
+
+def _left_open(abi: int) -> str:
+    """What Landlock alone leaves open here and newer kernels close: it matters where there are no namespaces."""
+    found = [f"{right.without} (before ABI {right.abi})" for right in left_open(abi)]
+    return f"by Landlock alone {', '.join(found)}" if found else ""
 
 
 def _asked_of_kernel(support: Support) -> Iterator[tuple[str, str, int]]:

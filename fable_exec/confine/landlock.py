@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
-__all__ = ["NEWEST_ABI", "RIGHTS", "LandlockRules", "Lost", "Right", "Ruleset", "compile_rules", "downgrade", "rights"]
+__all__ = ["NEWEST_ABI", "RIGHTS", "LandlockRules", "Right", "Ruleset", "compile_rules", "downgrade", "left_open", "rights"]
 
 Kind = Literal["fs", "net", "scope", "flag"]
 """The field that the bit belongs to: handled_access_fs, handled_access_net, scoped, or the flags of landlock_restrict_self(2)."""
@@ -173,16 +173,6 @@ class Ruleset:
         }
 
 
-@attrs.frozen
-class Lost:
-    """A right that the rules wanted and the kernel's ABI lacks."""
-
-    right: str
-    needs_abi: int
-    consequence: str
-    weaker: bool
-
-
 def compile_rules(rules: LandlockRules) -> Ruleset:
     """The rules for a kernel that has the newest ABI."""
     handled_net = 0
@@ -223,19 +213,18 @@ def _ports(rules: LandlockRules) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(granted.items()))
 
 
-def downgrade(ruleset: Ruleset, abi: int) -> tuple[Ruleset, tuple[Lost, ...]]:
-    """The ruleset as a kernel with `abi` takes it (0 = no Landlock), and what it no longer does.
+def left_open(abi: int) -> tuple[Right, ...]:
+    """The rights without which Landlock of `abi` protects less than the newest."""
+    return tuple(right for right in RIGHTS if right.abi > abi and right.weaker)
+
+
+def downgrade(ruleset: Ruleset, abi: int) -> Ruleset:
+    """The ruleset as a kernel with `abi` takes it (0 = no Landlock).
 
     Rules that grant nothing any more are dropped: the kernel refuses empty ones.
     """
     fs, net = rights("fs", abi=abi), rights("net", abi=abi)
-    wanted = {"fs": ruleset.handled_fs, "net": ruleset.handled_net, "scope": ruleset.scoped, "flag": ruleset.flags}
-    lost = tuple(
-        Lost(right.name, right.abi, right.without, right.weaker)
-        for right in RIGHTS
-        if wanted[right.kind] & right.mask and right.abi > abi
-    )
-    reduced = attrs.evolve(
+    return attrs.evolve(
         ruleset,
         handled_fs=ruleset.handled_fs & fs,
         handled_net=ruleset.handled_net & net,
@@ -244,4 +233,3 @@ def downgrade(ruleset: Ruleset, abi: int) -> tuple[Ruleset, tuple[Lost, ...]]:
         paths=tuple((path, mask & fs, optional) for path, mask, optional in ruleset.paths if mask & fs),
         ports=tuple((port, mask & net) for port, mask in ruleset.ports if mask & net),
     )
-    return reduced, lost

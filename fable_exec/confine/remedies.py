@@ -12,7 +12,7 @@ __all__ = ["ability_remedy", "protection_remedy", "remedy_in_full"]
 
 _REMEDIES: dict[str, dict[int, str]] = {
     "namespaces": {
-        errno.ENOSPC: "sysctl user.max_user_namespaces=15000 (it is 0 or used up)",
+        errno.ENOSPC: "sysctl user.max_user_namespaces=15000",
         errno.EPERM: "Ubuntu 23.10 and newer: an AppArmor profile with `userns,` for this Python, or sysctl "
         "kernel.apparmor_restrict_unprivileged_userns=0; older Debian: sysctl kernel.unprivileged_userns_clone=1; "
         "Docker and Kubernetes: a seccomp profile that allows unshare, clone, mount, pivot_root and setns",

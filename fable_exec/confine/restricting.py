@@ -36,7 +36,7 @@ def file_step(mode: LauncherMode, support: Support, confinement: Confinement, vi
     listening, connecting = _ports(confinement)
     rules = _own_root(view) if mode != "plain" else _host_root(view)
     compiled = compile_rules(attrs.evolve(rules, ports_bind=listening, ports_connect=connecting))
-    return ("restrict_files", downgrade(compiled, support.landlock_abi)[0].to_wire())
+    return ("restrict_files", downgrade(compiled, support.landlock_abi).to_wire())
 
 
 def call_step(

@@ -10,9 +10,9 @@ import attrs
 
 from fable_exec.confine.seccomp import ARCHITECTURES
 
-_HINTS = {
-    errno.ENOSPC: "user.max_user_namespaces is 0 or used up: raise it with sysctl",
-    errno.EPERM: "refused by AppArmor, SELinux or a container's seccomp profile: allow user namespaces for this program there",
+_MEANINGS = {
+    errno.ENOSPC: "user.max_user_namespaces is 0 or used up",
+    errno.EPERM: "refused by AppArmor, SELinux or a container's seccomp profile",
     errno.ENOSYS: "this kernel is built without it",
     errno.EACCES: "refused by a security module",
     errno.EBUSY: "the process that runs this is observed by such a filter itself",
@@ -70,9 +70,9 @@ class Support:
 
 
 def explain_errno(number: int) -> str:
-    """Why an ability is missing and what to do about it, in one sentence; empty when it is there."""
+    """Why an ability is missing, in a few words; empty when it is there. What to do about it is for `confine.remedies`."""
     if number == 0:
         return ""
     name = errno.errorcode.get(number, str(number))
-    hint = _HINTS.get(number)
-    return f"{name}: {hint}" if hint else name
+    meaning = _MEANINGS.get(number)
+    return f"{name}: {meaning}" if meaning else name

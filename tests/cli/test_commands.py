@@ -17,6 +17,7 @@ import pytest
 
 import fable_exec
 from fable_exec.audit import AuditLog
+from fable_exec.confine.landlock import left_open
 from fable_exec.policy import PROTECTIONS, BrokerPolicy, Protections, json_schema, load_policy
 from tests.cli.typed import PROGRAM, PROJECT, environment, the_object, typed
 
@@ -371,6 +372,15 @@ def test_doctor_finds_everything_that_is_strict_active_on_a_capable_host() -> No
     answer = the_object(typed("doctor", "--confinement", "strict", "--json"))
     assert [each["protection"] for each in answer["protections"] if each["mode"] == "strict" and each["state"] != "active"] == []
     assert answer["ok"] is True
+
+
+@pytest.mark.requires_ability("landlock")
+def test_doctor_names_what_landlock_leaves_open_here_and_newer_kernels_close() -> None:
+    answer = the_object(typed("doctor", "--json"))
+    (row,) = [each for each in answer["abilities"] if each["name"] == "landlock"]
+    abi = int(row["means"].removeprefix("ABI "))
+    assert [right.without for right in left_open(abi) if right.without not in row["reason"]] == []
+    assert bool(row["reason"]) == bool(left_open(abi))
 
 
 @pytest.mark.requires_ability("userns", "landlock")

@@ -30,7 +30,7 @@ def filter_step(rules: Iterable[Rule]) -> list[Any]:
 
 def files_step(rules: LandlockRules) -> list[Any]:
     """The plan's step for these rules on this kernel."""
-    ruleset, _ = downgrade(compile_rules(rules), kernel_confine.landlock_abi())
+    ruleset = downgrade(compile_rules(rules), kernel_confine.landlock_abi())
     return ["restrict_files", ruleset.to_wire()]
 
 
