@@ -210,11 +210,15 @@ class AsyncStartedCommand:
                     outcome = await self._running.wait(timeout_seconds)
             except BaseException:
                 self._end()
+                raise
+            if outcome is None:
+                return None
+            self._end()
             self._result = self._work.report(self._prepared, outcome)
         return self._result
 
     async def close(self) -> None:
-        """End the command if it still runs and release everything. Idempotent."""
+        """End the command if it still runs and release everything; in a forked child the copies here. Idempotent."""
         if self._ended:
             return
         if self._running.inherited:
