@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -69,7 +70,7 @@ def _signal_tree(number: signal.Signals, spared: frozenset[int]) -> bool:
                 opened.callback(os.close, child)
                 waiting.append((pid, child))
                 if number == signal.SIGKILL or state not in _STOPPED_OR_DEAD:
-                    running |= _send(child, number)
+                    running |= _send(pid, child, number)
     return running
 
 
@@ -94,16 +95,20 @@ def _has_exited(handle: int) -> bool:
     return bool(waiting.poll(0))
 
 
-def _send(handle: int, number: signal.Signals) -> bool:
+def _send(pid: int, handle: int, number: signal.Signals) -> bool:
     try:
         pidfd_send_signal(handle, number)
-    except OSError:
-        return False
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            return False
+        # The filter of plain mode is on us too. The number may be a stranger's by now: Landlock's signal scope keeps those safe.
+        return _kill(pid, number)
     return True
 
 
-def _kill(target: int, number: signal.Signals) -> None:
+def _kill(target: int, number: signal.Signals) -> bool:
     try:
         os.kill(target, number)
-    except ProcessLookupError:
-        pass  # a zombie's group may have nobody left to signal
+    except (ProcessLookupError, PermissionError):
+        return False  # a zombie's group may have nobody left to signal
+    return True
