@@ -121,7 +121,8 @@ def editing_steps(demo: Demo) -> None:
 
 def suite_steps(demo: Demo) -> None:
     demo.check("write a test suite", "suite/test_square.py", lambda: demo.broker.write_file("suite/test_square.py", SUITE).path)
-    pytest = (demo.python, "-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", "-p", "no:randomly", "suite")
+    quiet = ("-q", "-c", os.devnull, "--rootdir", ".", "--confcutdir", ".", "-p", "no:cacheprovider", "-p", "no:randomly")
+    pytest = (demo.python, "-m", "pytest", *quiet, "suite")
     demo.check("run it", "exited 0: 3 passed", lambda: demo.run(*pytest).split(" in ")[0])
 
 
