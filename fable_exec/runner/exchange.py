@@ -1,7 +1,7 @@
 """One command's conversation with its launcher, as a state machine that reads when told to and knows no loop.
 
 A driver (blocking or asyncio) lends it a `Watcher`, calls the handlers it registers when their descriptors are ready, and calls
-`tick` when `due_at` has come. It ends within END_SECONDS of any reason to end, whatever the command does.
+`tick` when `due_at` has come. It ends soon after any reason to end (`deadlines`), whatever the command does.
 """
 
 from __future__ import annotations
@@ -12,37 +12,18 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from fable_exec._launcher import wire
 from fable_exec.errors import Conflict, LaunchFailed
-from fable_exec.outcome import Applied, Captured, Denial, EndedBy, Observed, Outcome, OutputBuffer, Survivor
+from fable_exec.outcome import Applied, Denial, EndedBy, Observed, Outcome
 from fable_exec.runner.command import Command
 from fable_exec.runner.control import Control
-from fable_exec.runner.denials import denials_of
+from fable_exec.runner.deadlines import Deadlines
+from fable_exec.runner.ending import Ending
 from fable_exec.runner.feeding import CommandInput
-from fable_exec.runner.pipes import Pipes, unread_bytes
-
-IDLE_DRAIN_SECONDS = 0.05
-TOTAL_DRAIN_SECONDS = 0.3
-"""After the leader's exit, while others hold its streams: how long silence, and how long all of it may last."""
-END_SECONDS = 0.25
-"""How long the launcher may take to prove the tree gone before the call returns without the proof."""
-_READ_BYTES = 1 << 16
-_KILLED = 9
-_LIMIT_REASONS = {"memory": EndedBy.MEMORY_LIMITED, "processes": EndedBy.PIDS_LIMITED}
-
-Sink = Callable[[str, bytes], None]
-
-
-class Watcher(Protocol):
-    """What a driver offers: call `handler` when `descriptor` is readable (or writable)."""
-
-    def watch(self, descriptor: int, handler: Callable[[], object], *, writable: bool = False) -> None:
-        """Start; the descriptor is not yet watched."""
-
-    def unwatch(self, descriptor: int) -> None:
-        """Stop; the descriptor is still open."""
+from fable_exec.runner.pipes import Pipes
+from fable_exec.runner.streams import Sink, Streams, Watcher
 
 
 class Exchange:
@@ -58,31 +39,20 @@ class Exchange:
         observed: Observed = Observed.OFF,
     ) -> None:
         self.done = False
-        self._owner = os.getpid()
         self.failure: LaunchFailed | None = None
         self.leader: int | None = None
         self.input = CommandInput(command.stdin or b"", stays_open=command.open_stdin)
+        self._owner = os.getpid()
         self._command = command
-        self._applied = applied
         self._watcher = watcher
-        self._sink = sink
+        self._announce = sink is not None
         self._after = after
-        self._observed = observed
-        self._denials: tuple[Denial, ...] = ()
-        self._refused: tuple[Denial, ...] = ()
-        self._refused_beyond = 0
-        self._buffers = {name: OutputBuffer(command.max_output_bytes, command.on_output_limit) for name in ("stdout", "stderr")}
-        self._streams: dict[int, str] = {}
+        self._ending = Ending(applied, observed)
+        self._deadlines = Deadlines(command.timeout_seconds, command.idle_timeout_seconds)
+        self._streams = Streams(command.max_output_bytes, command.on_output_limit, watcher, sink, self._deadlines.hear)
         self._pipes = Pipes()
         self._waiting_to_send = -1
-        self._reason: EndedBy | None = None
-        self._exit: dict[str, Any] | None = None
-        self._survivors: tuple[Survivor, ...] = ()
-        self._contained = self._lost = False
-        self._started_at = self._heard_at = time.monotonic()
         self._ended_at = 0.0
-        self._exited_at = 0.0
-        self._give_up_at: float | None = None
         self._channel: socket.socket | None = None
         self._channel_guard = threading.RLock()  # a signal handler may cancel while its own thread is in here
 
@@ -110,7 +80,7 @@ class Exchange:
 
     def _send(self, control: Control) -> bool:
         try:
-            request = self._command.to_wire(announce=self._sink is not None)
+            request = self._command.to_wire(announce=self._announce)
             control.send(request, tuple(self._pipes.given), self._command.pins)
         except BlockingIOError:
             return False
@@ -139,9 +109,7 @@ class Exchange:
     def _watch_all(self) -> None:
         assert self._channel is not None
         self._watcher.watch(self._channel.fileno(), self._read_channel)
-        for name, descriptor in zip(("stdout", "stderr"), self._pipes.take_kept(), strict=True):
-            self._streams[descriptor] = name
-            self._watcher.watch(descriptor, partial(self._read_stream, descriptor))
+        self._streams.open(self._pipes.take_kept(), self._note_output)
         if self._command.wants_stdin and self.input.begin():
             self._watcher.watch(self.input.descriptor, self._push_input, writable=True)
 
@@ -160,13 +128,7 @@ class Exchange:
     def due_at(self) -> float:
         """When `tick` must be called next (time.monotonic seconds). Raises Conflict in a forked child."""
         self.refuse_inherited()
-        if self._give_up_at is not None:
-            return self._give_up_at
-        if self._exited_at:
-            return min(self._heard_at + IDLE_DRAIN_SECONDS, self._exited_at + TOTAL_DRAIN_SECONDS)
-        deadline = self._started_at + self._command.timeout_seconds
-        idle = self._command.idle_timeout_seconds
-        return deadline if idle is None else min(deadline, self._heard_at + idle)
+        return self._deadlines.due_at()
 
     def tick(self) -> None:
         """Act on what is due."""
@@ -175,22 +137,18 @@ class Exchange:
         now = time.monotonic()
         if now < self.due_at():
             return
-        if self._give_up_at is not None:
+        if self._deadlines.end_is_due:
             self._finish(contained=self._waiting_to_send >= 0)  # what was never sent never ran
-        elif self._exited_at:
-            self.request_end(None)
-        elif now >= self._started_at + self._command.timeout_seconds:
-            self.request_end(EndedBy.TIMED_OUT)
         else:
-            self.request_end(EndedBy.IDLE_TIMED_OUT)
+            self.request_end(self._deadlines.reason(now))
 
     def request_end(self, reason: EndedBy | None) -> None:
         """Ask the launcher to end the whole tree; the first reason stays. Safe from another thread."""
         with self._channel_guard:
-            if self._reason is None:
-                self._reason = reason
-            if self._give_up_at is None and self._channel is not None:
-                self._give_up_at = time.monotonic() + END_SECONDS
+            if self._ending.wanted is None:
+                self._ending.wanted = reason
+            if not self._deadlines.end_is_due and self._channel is not None:
+                self._deadlines.note_end()
                 self._say_end()
 
     def _say_end(self) -> None:
@@ -221,18 +179,15 @@ class Exchange:
             self._note_exit(message)
 
     def _lose_launcher(self) -> None:
-        self._lost = True
+        self._ending.lost = True
         self._finish(contained=False)
 
     def _note_exit(self, message: dict[str, Any]) -> None:
         if "status" in message:
-            self._exit = message
-            self._exited_at = self._heard_at = time.monotonic()
+            self._ending.note_exit(message)
+            self._deadlines.note_exit()
         if message["done"]:
-            self._survivors = tuple(Survivor(pid, name) for pid, name in message["survivors"])
-            if "refusals" in message:
-                self._refused, self._refused_beyond = denials_of(message["refusals"]), message["beyond"]
-            self._lost = message["lost"]
+            self._ending.note_done(message)
             self._finish(contained=message["contained"])
         elif not self._streams:
             self.request_end(None)  # nobody holds the streams: there is nothing to wait for
@@ -242,30 +197,12 @@ class Exchange:
             self.failure = LaunchFailed.at(message["failed"], message["errno"], message["what"])
         self._finish(contained=True)
 
-    def _read_stream(self, descriptor: int) -> int:
-        """Take what is there; returns how much that was."""
-        try:
-            data = os.read(descriptor, _READ_BYTES)
-        except BlockingIOError:
-            return 0
-        if not data:
-            self._close_stream(descriptor)
-            if self._exited_at and not self._streams and not self.done:
-                self.request_end(None)
-            return 0
-        self._heard_at = time.monotonic()
-        self._take(self._streams[descriptor], data)
-        return len(data)
-
-    def _take(self, name: str, data: bytes) -> None:
-        buffer = self._buffers[name]
-        room = max(0, buffer.max_bytes - buffer.total_bytes)
-        buffer.append(data)
-        killing = self._command.on_output_limit == "kill"
-        if self._sink is not None and (room or not killing):
-            self._sink(name, data[:room] if killing else data)
-        if killing and buffer.limited and self._reason is None:
-            self.request_end(EndedBy.OUTPUT_LIMITED)
+    def _note_output(self) -> None:
+        if self._streams.overflowed:
+            if self._ending.wanted is None:
+                self.request_end(EndedBy.OUTPUT_LIMITED)
+        elif self._deadlines.leader_has_exited and not self._streams and not self.done:
+            self.request_end(None)
 
     def _push_input(self) -> None:
         if not self.input.push():
@@ -274,24 +211,12 @@ class Exchange:
 
     # Ending.
 
-    def _close_stream(self, descriptor: int) -> None:
-        self._watcher.unwatch(descriptor)
-        os.close(descriptor)
-        del self._streams[descriptor]
-
     def _finish(self, *, contained: bool) -> None:
-        self._contained = contained
+        self._ending.contained = contained
         self.done = True
-        for descriptor in list(self._streams):
-            self._drain(descriptor)
+        self._streams.drain(self._note_output)
         self._ended_at = time.monotonic()
         self.abandon()
-
-    def _drain(self, descriptor: int) -> None:
-        """Take what is in the pipe now: all of it when its writers are dead, and a bounded amount when they are not."""
-        rest = unread_bytes(descriptor)
-        while rest > 0 and (taken := self._read_stream(descriptor)):
-            rest -= taken
 
     def abandon(self) -> None:
         """Close everything. Before `done` this makes the launcher end the tree by itself; a forked child's not. Idempotent."""
@@ -302,13 +227,12 @@ class Exchange:
         if self.input.descriptor >= 0:
             self._watcher.unwatch(self.input.descriptor)
             self.input.close()
-        for descriptor in list(self._streams):
-            self._close_stream(descriptor)
+        self._streams.close()
         self._pipes.close()
         self._close_channel()
         after, self._after = self._after, None
         if after is not None and not self.inherited:
-            self._denials = after()
+            self._ending.found = after()
 
     def _close_channel(self) -> None:
         with self._channel_guard:
@@ -321,78 +245,4 @@ class Exchange:
         """What happened, once `done`. Raises LaunchFailed when the command never ran."""
         if self.failure is not None:
             raise self.failure
-        exit_facts = self._exit or {"status": None, "user": 0.0, "system": 0.0, "peak": 0, "processes": 0, "reason": None}
-        code, signal = _decoded(exit_facts["status"])
-        return Outcome(
-            ended_by=self._ended_by(exit_facts["reason"], code, signal),
-            exit_code=code,
-            signal=signal,
-            stdout=self._captured("stdout"),
-            stderr=self._captured("stderr"),
-            duration_seconds=self._ended_at - self._started_at,
-            user_cpu_seconds=exit_facts["user"],
-            system_cpu_seconds=exit_facts["system"],
-            peak_rss_bytes=exit_facts["peak"] * 1024,
-            peak_processes=exit_facts["processes"],
-            survivors=self._survivors,
-            applied=self._applied if self._contained else _unproved(self._applied),
-            denials=(*self._refused, *self._denials),
-            denials_omitted=self._refused_beyond,
-            observed=self._observed,
-        )
-
-    def _captured(self, name: str) -> Captured:
-        return self._buffers[name].captured()
-
-    def _ended_by(self, launcher_reason: str | None, code: int | None, signal: int | None) -> EndedBy:
-        return ended_by(
-            wanted=self._reason,
-            launcher_reason=launcher_reason,
-            code=code,
-            signal=signal,
-            overflowed=self._command.on_output_limit == "kill" and any(each.limited for each in self._buffers.values()),
-            lost=self._lost,
-        )
-
-
-def ended_by(
-    *, wanted: EndedBy | None, launcher_reason: str | None, code: int | None, signal: int | None, overflowed: bool, lost: bool
-) -> EndedBy:
-    """The reason that made the leader end; a reason that came too late to touch it does not count.
-
-    Args:
-        wanted: what this side asked the launcher to end it for, if it did.
-        launcher_reason: why the launcher ended the leader: "deadline", "ended" (asked to), "memory", "processes" or "cpu" (the
-            whole tree exceeded that limit), or None (it did not).
-        code, signal: the leader's status, both None when nobody reaped it.
-        overflowed: more output came than may be kept, and that ends a command.
-        lost: the launcher or the place went away: a kill that came with that is not the command's own end.
-    """
-    if overflowed:
-        return EndedBy.OUTPUT_LIMITED
-    if lost and (code is None or signal is not None):
-        return EndedBy.BROKER_LOST
-    if launcher_reason is None and code is None and signal is None:
-        return wanted or EndedBy.BROKER_LOST
-    if launcher_reason in _LIMIT_REASONS and code != 0:
-        return _LIMIT_REASONS[launcher_reason]  # the limit was exceeded; one that fails for it has not ended by itself
-    if launcher_reason is not None and launcher_reason != "cpu" and signal == _KILLED:
-        return EndedBy.TIMED_OUT if launcher_reason == "deadline" else wanted or EndedBy.CANCELLED
-    return EndedBy.EXITED if signal is None else EndedBy.SIGNALED
-
-
-def _decoded(status: int | None) -> tuple[int | None, int | None]:
-    """(exit code, signal) of a wait status."""
-    if status is None:
-        return None, None
-    code = os.waitstatus_to_exitcode(status)
-    return (code, None) if code >= 0 else (None, -code)
-
-
-def _unproved(applied: tuple[Applied, ...]) -> tuple[Applied, ...]:
-    return tuple(
-        Applied(each.protection, each.mode, "degraded", each.means, "the tree was not proved gone in time")
-        if each.protection == "whole_tree_end"
-        else each
-        for each in applied
-    )
+        return self._ending.outcome(self._streams, self._ended_at - self._deadlines.started_at)

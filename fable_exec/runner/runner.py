@@ -12,10 +12,11 @@ from fable_exec.outcome import Applied, Outcome
 from fable_exec.runner.command import Command, Executable
 from fable_exec.runner.control import Control
 from fable_exec.runner.driving import LoopWatcher, PollWatcher, drive, drive_in_loop
-from fable_exec.runner.exchange import Exchange, Sink, Watcher
+from fable_exec.runner.exchange import Exchange
 from fable_exec.runner.guarding import Guard, NoGuard
 from fable_exec.runner.launchers import Launchers
 from fable_exec.runner.running import AsyncRunningCommand, RunningCommand
+from fable_exec.runner.streams import Sink, Watcher
 
 _TRIES = 2
 _CANARY_SECONDS = 10.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fable_exec.outcome import EndedBy
-from fable_exec.runner.exchange import ended_by
+from fable_exec.runner.ending import ended_by
 
 E = EndedBy
 

@@ -1,0 +1,120 @@
+"""How a command ended: what the launcher said of it, what was wanted of it, and the outcome that these make."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from fable_exec.outcome import Applied, Denial, EndedBy, Observed, Outcome, Survivor
+from fable_exec.runner.denials import denials_of
+from fable_exec.runner.streams import Streams
+
+_KILLED = 9
+_LIMIT_REASONS = {"memory": EndedBy.MEMORY_LIMITED, "processes": EndedBy.PIDS_LIMITED}
+_UNKNOWN: dict[str, Any] = {"status": None, "user": 0.0, "system": 0.0, "peak": 0, "processes": 0, "reason": None}
+
+
+class Ending:
+    """The facts of one command's end, as they come.
+
+    Args:
+        applied: what held for it. observed: what an observer could have noted.
+    """
+
+    def __init__(self, applied: tuple[Applied, ...], observed: Observed) -> None:
+        self._applied = applied
+        self._observed = observed
+        self.wanted: EndedBy | None = None
+        """What this side asked the launcher to end it for, the first time."""
+        self.lost = False
+        """The launcher or the command's place went away."""
+        self.contained = False
+        """The tree was proved gone."""
+        self.found: tuple[Denial, ...] = ()
+        """What the look after the command found."""
+        self._exit = _UNKNOWN
+        self._survivors: tuple[Survivor, ...] = ()
+        self._refused: tuple[Denial, ...] = ()
+        self._refused_beyond = 0
+
+    def note_exit(self, message: dict[str, Any]) -> None:
+        """The launcher's word on the leader."""
+        self._exit = message
+
+    def note_done(self, message: dict[str, Any]) -> None:
+        """The launcher's word on the whole tree."""
+        self._survivors = tuple(Survivor(pid, name) for pid, name in message["survivors"])
+        if "refusals" in message:
+            self._refused, self._refused_beyond = denials_of(message["refusals"]), message["beyond"]
+        self.lost = message["lost"]
+
+    def outcome(self, streams: Streams, duration_seconds: float) -> Outcome:
+        """What happened."""
+        code, signal = _decoded(self._exit["status"])
+        return Outcome(
+            ended_by=ended_by(
+                wanted=self.wanted,
+                launcher_reason=self._exit["reason"],
+                code=code,
+                signal=signal,
+                overflowed=streams.overflowed,
+                lost=self.lost,
+            ),
+            exit_code=code,
+            signal=signal,
+            stdout=streams.captured("stdout"),
+            stderr=streams.captured("stderr"),
+            duration_seconds=duration_seconds,
+            user_cpu_seconds=self._exit["user"],
+            system_cpu_seconds=self._exit["system"],
+            peak_rss_bytes=self._exit["peak"] * 1024,
+            peak_processes=self._exit["processes"],
+            survivors=self._survivors,
+            applied=self._applied if self.contained else _unproved(self._applied),
+            denials=(*self._refused, *self.found),
+            denials_omitted=self._refused_beyond,
+            observed=self._observed,
+        )
+
+
+def ended_by(
+    *, wanted: EndedBy | None, launcher_reason: str | None, code: int | None, signal: int | None, overflowed: bool, lost: bool
+) -> EndedBy:
+    """The reason that made the leader end; a reason that came too late to touch it does not count.
+
+    Args:
+        wanted: what this side asked the launcher to end it for, if it did.
+        launcher_reason: why the launcher ended the leader: "deadline", "ended" (asked to), "memory", "processes" or "cpu" (the
+            whole tree exceeded that limit), or None (it did not).
+        code, signal: the leader's status, both None when nobody reaped it.
+        overflowed: more output came than may be kept, and that ends a command.
+        lost: the launcher or the place went away: a kill that came with that is not the command's own end.
+    """
+    if overflowed:
+        return EndedBy.OUTPUT_LIMITED
+    if lost and (code is None or signal is not None):
+        return EndedBy.BROKER_LOST
+    if launcher_reason is None and code is None and signal is None:
+        return wanted or EndedBy.BROKER_LOST
+    if launcher_reason in _LIMIT_REASONS and code != 0:
+        return _LIMIT_REASONS[launcher_reason]  # the limit was exceeded; one that fails for it has not ended by itself
+    if launcher_reason is not None and launcher_reason != "cpu" and signal == _KILLED:
+        return EndedBy.TIMED_OUT if launcher_reason == "deadline" else wanted or EndedBy.CANCELLED
+    return EndedBy.EXITED if signal is None else EndedBy.SIGNALED
+
+
+def _decoded(status: int | None) -> tuple[int | None, int | None]:
+    """(exit code, signal) of a wait status."""
+    if status is None:
+        return None, None
+    code = os.waitstatus_to_exitcode(status)
+    return (code, None) if code >= 0 else (None, -code)
+
+
+def _unproved(applied: tuple[Applied, ...]) -> tuple[Applied, ...]:
+    return tuple(
+        Applied(each.protection, each.mode, "degraded", each.means, "the tree was not proved gone in time")
+        if each.protection == "whole_tree_end"
+        else each
+        for each in applied
+    )
