@@ -39,7 +39,10 @@ class Attempt(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Where a path leads. `read_only` is the mount's, of the file itself or of the directory it would be made in."""
+    """Where a path leads. `read_only` is the mount's, of the file itself or of the directory it would be made in.
+
+    `path` and `directory` are empty where nobody wanted them: most calls change what may be changed, and wait for this.
+    """
 
     path: str
     exists: bool
@@ -63,10 +66,12 @@ class MountedView:
 
     def refuses(self, attempt: Attempt) -> tuple[str, str] | None:
         """(protection, path) when this view stands in the way. Raises OSError when that cannot be told."""
-        found = _find(attempt)
+        found = _find(attempt, by_path=attempt.needs == "present" or attempt.operation == "rename")
         if found is None:
             path = os.path.normpath(attempt.path)
             return (_outside(attempt), path) if self._is_out_of_sight(path) else None
+        if not found.path:
+            return None  # nothing but a read-only mount would stand in the way
         if not found.exists and self._stands_for_the_hosts(found.directory, attempt):
             return _outside(attempt), found.path
         if attempt.reads or not _gets_that_far(attempt, found):
@@ -110,7 +115,7 @@ class ListedView:
 
     def refuses(self, attempt: Attempt) -> tuple[str, str] | None:
         """(protection, path) when these rules stand in the way. Raises OSError when that cannot be told."""
-        found = _find(attempt)
+        found = _find(attempt, by_path=True)
         if found is None or not _gets_that_far(attempt, found):
             return None
         listed = self._readable if attempt.reads else self._writable
@@ -141,25 +146,27 @@ def _gets_that_far(attempt: Attempt, found: _Found) -> bool:
     return attempt.needs == "either" or (attempt.needs == "present") == found.exists
 
 
-def _find(attempt: Attempt) -> _Found | None:
+def _find(attempt: Attempt, *, by_path: bool) -> _Found | None:
     """None when the directory of the path is not there either. Raises OSError for what is refused by no protection of ours."""
     flags = O_PATH | os.O_CLOEXEC | (0 if attempt.follows else os.O_NOFOLLOW)
     directory, name = os.path.split(attempt.path.rstrip("/"))
     try:
-        return _look(attempt.path, flags, "")
+        return _look(attempt.path, flags, "", by_path)
     except _NOT_THERE:
         pass
     try:
-        return _look(directory, O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, name)
+        return _look(directory, O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, name, by_path)
     except _NOT_THERE:
         return None
 
 
-def _look(path: str, flags: int, name: str) -> _Found:
-    """What is at `path`; with `name`, what would be made there under that name."""
+def _look(path: str, flags: int, name: str, by_path: bool) -> _Found:
+    """What is at `path`; with `name`, what would be made there under that name. Without `by_path` only mounts count."""
     handle = os.open(path or "/", flags)
     try:
         read_only = bool(os.fstatvfs(handle).f_flag & os.ST_RDONLY)
+        if not read_only and not by_path:
+            return _Found("", not name, False, "")
         where = os.readlink(f"/proc/self/fd/{handle}")
     finally:
         os.close(handle)

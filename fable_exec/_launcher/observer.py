@@ -25,6 +25,8 @@ _MAX_PATH_BYTES = 4096  # PATH_MAX
 _MAX_ADDRESS_BYTES = 128  # struct sockaddr_storage
 _OPEN_HOW_FLAGS = struct.Struct("=Q")
 _AT_FDCWD = -100
+_REFUSED = [errno.EPERM]
+"""What is not known is not let through."""
 _AT_SYMLINK_NOFOLLOW = 0x100
 _CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _LIBRARY_SOCKET = socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
@@ -92,8 +94,7 @@ class Observer:
         if call.number in self._watched:
             kernel_notify.let_go_on(self.listener, call)
         else:
-            number, _, _ = self._refused.get(call.number, (errno.EPERM, "", ""))
-            kernel_notify.refuse(self.listener, call, number)
+            kernel_notify.refuse(self.listener, call, self._refused.get(call.number, _REFUSED)[0])
 
     # What is noted.
 
@@ -117,8 +118,10 @@ class Observer:
     def _refusals(self, call: Call) -> list[Refusal]:
         refused = self._refused.get(call.number)
         if refused is not None:
-            _, operation, protection = refused
-            return _about_socket(call) if operation == "socket" else [Refusal(operation, "", "", protection)]
+            _, operation, protection, *places = refused
+            if operation == "socket":
+                return _about_socket(call)
+            return [Refusal(operation, _path(call, *places[0][:2]) if places else "", "", protection)]
         operation, kind, *places = self._watched[call.number]
         if kind == "address":
             return self._about_address(call, operation, *places)

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from .kernel_confine import open_unobserved
+
 MAX_MEMBERS = 64
 """Survivors named at most; a fork bomb must not make the report long or slow."""
 
@@ -78,7 +80,7 @@ def children(pid: int) -> list[int]:
     found: list[int] = []
     for thread in threads:
         try:
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb", opener=open_unobserved) as file:
                 found.extend(map(int, file.read().split()))
         except OSError:
             continue
@@ -96,7 +98,7 @@ def read_member(pid: int) -> Member | None:
 def read_stat(pid: int) -> Stat | None:
     """What /proc/PID/stat says, or None when the process is gone."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
+        with open(f"/proc/{pid}/stat", "rb", opener=open_unobserved) as file:
             return parse_stat(file.read())
     except OSError:
         return None

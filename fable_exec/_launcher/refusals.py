@@ -18,6 +18,7 @@ _ANSWER_SECONDS = 0.1
 _MOST = 64
 """For one command; what is more is counted."""
 _MOST_PLACES = 1024
+"""More commands than can be under way: the oldest pages are those that nobody took."""
 _MOST_CHARACTERS = 500
 
 
@@ -48,7 +49,7 @@ class Ledger:
         first = page is None
         if page is None:
             if len(self._pages) >= _MOST_PLACES:
-                return False  # more commands than can be under way: nobody takes these pages
+                del self._pages[next(iter(self._pages))]
             page = self._pages[place] = _Page()
         refusal = refusal._replace(path=_bounded(refusal.path), address=_bounded(refusal.address))
         if refusal in page.refusals:

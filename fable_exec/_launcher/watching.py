@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from .kernel_confine import open_unobserved
 from .linuxos import O_PATH
 from .proctree import split_stat
 
@@ -61,7 +62,7 @@ class ProcessFiles:
     def read(self, name: str, size: int = _MAX_STAT_BYTES) -> bytes:
         """What a small file holds; nothing when it is not to be had."""
         try:
-            descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.descriptor)
+            descriptor = open_unobserved(name, os.O_RDONLY | os.O_CLOEXEC, self.descriptor)
             try:
                 return os.read(descriptor, size)
             finally:
@@ -108,7 +109,7 @@ class ProcessFiles:
     def read_whole(self, name: str, most: int) -> bytes:
         """A file that the kernel hands out in pieces; nothing when it is not to be had, or longer than `most`."""
         try:
-            with open(os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.descriptor), "rb") as file:
+            with open(open_unobserved(name, os.O_RDONLY | os.O_CLOEXEC, self.descriptor), "rb") as file:
                 text = file.read(most + 1)
         except OSError:
             return b""

@@ -33,6 +33,8 @@ __all__ = ["CommandWork", "Decided", "Prepared"]
 _ROOT = WorkspacePath(components=())
 _LONGEST_STRING = 32 * mmap.PAGESIZE
 _POINTER = 8
+_AUDITED_DENIALS = 16
+_AUDITED_CHARACTERS = 200
 _OUT_OF_SIGHT = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 
 
@@ -151,6 +153,7 @@ class CommandWork:
                 "stdout_bytes": outcome.stdout.total_bytes,
                 "stderr_bytes": outcome.stderr.total_bytes,
                 "survivors": len(outcome.survivors),
+                **_refused(outcome),
             }
         )
         return CommandResult.of(outcome, command=prepared.executed, cwd=prepared.cwd, policy_digest=self._policy.digest)
@@ -187,6 +190,17 @@ class CommandWork:
                 raise InvalidRequest(f"{name} must be at most {limits.max_timeout_seconds:g} under this policy")
         idle = request.idle_timeout_seconds
         return request.timeout_seconds or limits.timeout_seconds, limits.idle_timeout_seconds if idle is None else idle
+
+
+def _refused(outcome: Outcome) -> dict[str, Any]:
+    """What was refused, in few words: a line of the log has little room."""
+    if not outcome.denials:
+        return {}
+    told = outcome.denials[:_AUDITED_DENIALS]
+    return {
+        "denials": [f"{each.operation} {each.path or each.address} ({each.protection})"[:_AUDITED_CHARACTERS] for each in told],
+        "denials_omitted": outcome.denials_omitted + len(outcome.denials) - len(told),
+    }
 
 
 def _too_long(command: Command) -> InvalidRequest:

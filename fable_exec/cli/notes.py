@@ -10,6 +10,7 @@ from fable_exec.protocol import CommandResult
 __all__ = ["notes_on"]
 
 _NAMED_SURVIVORS = 5
+_NAMED_DENIALS = 10
 
 
 def notes_on(result: CommandResult, *, streamed: bool) -> Iterator[str]:
@@ -23,8 +24,12 @@ def notes_on(result: CommandResult, *, streamed: bool) -> Iterator[str]:
             omitted = getattr(result, f"{name}_omitted_bytes")
             if omitted:
                 yield f"{omitted} bytes of {name} omitted"
-    for denial in result.denials:
-        yield f"refused: {denial.operation} {denial.path or denial.address} ({denial.protection})"
+    for denial in result.denials[:_NAMED_DENIALS]:
+        suggestion = f": {denial.suggestion}" if denial.suggestion else ""
+        yield f"refused: {denial.operation} {denial.path or denial.address} ({denial.protection}){suggestion}"
+    more = max(0, len(result.denials) - _NAMED_DENIALS) + result.denials_omitted
+    if more:
+        yield f"refused: {more} more"
 
 
 _ENDINGS = {

@@ -21,6 +21,7 @@ __all__ = ["observed", "observer_of", "why_not_observed"]
 
 _CHANGING_FLAGS = 0x3 | 0x40 | 0x200  # O_ACCMODE, O_CREAT, O_TRUNC
 _HANDLE_FLAG = 0x200000  # O_PATH: nothing is opened
+_LISTING_FLAGS = 0x10000 | 0x4000  # O_DIRECTORY of both machines, which is O_DIRECT on the other
 _NO_LINK, _LINK = -2, -1
 
 _FILE_CALLS: dict[str, tuple[Any, ...]] = {
@@ -137,7 +138,7 @@ def _shown(mode: LauncherMode, confinement: Confinement, launcher_key: Symbol) -
         own = Condition(argument=4, mask=2**64 - 1, values=(launcher_key,), wide=True)
         rules.append(Rule(("openat2",), ALLOW, (own,), "the launcher opens a working directory"))
         rules.append(Rule(("openat2",), NOTIFY, (), "its flags are in memory"))
-        rules += [_opens("open", 1, confinement), _opens("openat", 2, confinement)]
+        rules += [rule for call, argument in (("open", 1), ("openat", 2)) for rule in _opens(call, argument, confinement)]
         rules.append(Rule(tuple(name for name in files if not name.startswith("open")), NOTIFY, (), "changes of files"))
     if _watches_addresses(mode, confinement):
         named = Condition(argument=4, mask=2**64 - 1, values=(0,), among=False, wide=True)
@@ -146,11 +147,13 @@ def _shown(mode: LauncherMode, confinement: Confinement, launcher_key: Symbol) -
     return tuple(rules)
 
 
-def _opens(call: str, argument: int, confinement: Confinement) -> Rule:
+def _opens(call: str, argument: int, confinement: Confinement) -> tuple[Rule, ...]:
     no_handle = Condition(argument=argument, mask=_HANDLE_FLAG, values=(0,))
+    changes = Rule((call,), NOTIFY, (no_handle, Condition.any_bit(argument, _CHANGING_FLAGS)), "opens that may change something")
     if confinement.observe == "reads":
-        return Rule((call,), NOTIFY, (no_handle,), "every open")
-    return Rule((call,), NOTIFY, (no_handle, Condition.any_bit(argument, _CHANGING_FLAGS)), "opens that may change something")
+        no_listing = Condition(argument=argument, mask=_LISTING_FLAGS, values=(0,))
+        return (changes, Rule((call,), NOTIFY, (no_handle, no_listing), "opens of files"))
+    return (changes,)
 
 
 def _watched_files(mode: LauncherMode, confinement: Confinement) -> dict[str, tuple[Any, ...]]:
@@ -172,6 +175,14 @@ def _network_kind(mode: LauncherMode, confinement: Confinement) -> str:
     return "own" if confinement.network == "off" and mode != "plain" and confinement.mode("network") != "off" else "open"
 
 
+def _told_as(call: str, protection: str) -> tuple[Any, ...]:
+    """How a call that the filter refuses is told: the word, the protection, and where its path is if it has one."""
+    if call not in _METADATA_CALLS:
+        return call, protection
+    word, _, place = _METADATA_CALLS[call]
+    return word, protection, place
+
+
 def observer_of(
     rules: Iterable[Rule], architecture: str, mode: LauncherMode, confinement: Confinement, files: dict[str, Any] | None
 ) -> dict[str, Any]:
@@ -185,7 +196,7 @@ def observer_of(
     numbers = ARCHITECTURES[architecture].numbers
     watched = {**_watched_files(mode, confinement), **_ADDRESS_CALLS}
     refused = {
-        call: (rule.action.errno, call, rule.protection)
+        call: (rule.action.errno, *_told_as(call, rule.protection))
         for rule in reversed(rules)
         if rule.action.verdict is Verdict.NOTIFY and rule.action.errno
         for call in rule.calls

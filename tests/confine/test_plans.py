@@ -17,6 +17,7 @@ from fable_exec.policy.confinement import RESERVED_DIRECTORIES
 
 GOLDEN = Path(__file__).parent / "golden"
 CAPABLE = Support(user_namespaces=0, root_namespaces=errno.EPERM, own_proc=0, own_pid_max=0, landlock_abi=7, machine="x86_64")
+OBSERVABLE = attrs.evolve(CAPABLE, notify=0)
 NO_NAMESPACES = attrs.evolve(CAPABLE, user_namespaces=errno.ENOSPC, own_proc=errno.EPERM)
 LOCKED = FileView(workspace="/srv/work", writable=False, runtime_paths=("/opt/tool/bin/tool", "/opt/venv", "/usr/bin/python3"))
 UNLOCKED = attrs.evolve(LOCKED, writable=True)
@@ -29,6 +30,9 @@ CASES: dict[str, tuple[LaunchMode, Support, Confinement, FileView]] = {
     "slots-unlocked": ("auto", CAPABLE, STRICT, UNLOCKED),
     "slots-aarch64": ("auto", attrs.evolve(CAPABLE, machine="aarch64"), STRICT, LOCKED),
     "slots-ports": ("auto", CAPABLE, PORTS, UNLOCKED),
+    "slots-observed": ("auto", OBSERVABLE, STRICT, UNLOCKED),
+    "slots-observed-reads": ("auto", OBSERVABLE, attrs.evolve(PORTS, observe="reads"), LOCKED),
+    "plain-observed": ("auto", attrs.evolve(NO_NAMESPACES, notify=0), STRICT, LOCKED),
     "slots-off": ("auto", CAPABLE, Confinement.off(), UNLOCKED),
     "namespace-locked": ("auto", attrs.evolve(CAPABLE, own_proc=errno.EPERM), STRICT, LOCKED),
     "plain-locked": ("auto", NO_NAMESPACES, STRICT, LOCKED),

@@ -15,7 +15,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from fable_exec import CommandResult, Confinement, ExecutionBroker
+from fable_exec import AuditRules, CommandResult, Confinement, ExecutionBroker
 from fable_exec.outcome import EndedBy, Observed
 from tests.confinement.places import GIT, Tree, available, confined, in_modes, repository, run
 
@@ -363,6 +363,7 @@ def test_commands_at_the_same_time_are_told_apart(mode: str, workspace: Path) ->
         commands = [broker.start_command(("sh", "-c", text, name)) for name in "abcd"]
         results = [command.wait() for command in commands]
     for name, result in zip("abcd", results, strict=True):
+        assert result is not None
         assert {each.path for each in result.denials} == {f"/usr/{name}-{n}" for n in range(20)}
 
 
@@ -468,7 +469,7 @@ def test_a_killed_observer_takes_its_commands_with_it(mode: str, workspace: Path
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
         result = started.wait()
-        assert result.outcome is EndedBy.BROKER_LOST
+        assert result is not None and result.outcome is EndedBy.BROKER_LOST
         assert not (workspace / "failed").exists()
         for _ in range(20):  # what dies may still take a request
             if broker.execute_command(("true",)).outcome is not EndedBy.BROKER_LOST:
@@ -484,6 +485,20 @@ def test_denials_go_the_same_way_through_every_door(workspace: Path) -> None:
         with opened(kind, confined_policy(workspace, allowed_executables=PROGRAMS)) as broker:
             result = broker.execute_command(("sh", "-c", "mkdir /usr/x"))
             assert [attrs.astuple(each)[:4] for each in result.denials] == [("mkdir", "/usr/x", "", "host_writes")], kind
+
+
+def test_the_audit_log_tells_of_them(workspace: Path, tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    text = "mkdir /usr/x; for n in $(seq 80); do mkdir /usr/$n; done; true"
+    with confined(workspace, audit=AuditRules(path=log), allowed_executables=PROGRAMS) as broker:
+        run(broker, "true")
+        run(broker, "sh", "-c", text)
+    quiet, told = [
+        line["facts"] for line in map(json.loads, log.read_text().splitlines()) if line["kind"] == "outcome"
+    ]  # fmt: skip
+    assert "denials" not in quiet
+    assert told["denials"][0] == "mkdir /usr/x (host_writes)"
+    assert len(told["denials"]) + told["denials_omitted"] == 81
 
 
 def test_the_command_line_shows_them(workspace: Path) -> None:
