@@ -9,6 +9,7 @@ import socket
 from typing import Any
 
 from . import wire
+from .pins import Refused
 from .places import Place
 from .spawn import Streams
 from .watching import Watch
@@ -30,6 +31,7 @@ class Job:
         self.leader_handle = -1
         self.exit: dict[str, Any] = {}
         self.reason: str | None = None
+        self.unpinned: Refused | None = None
         self.ending = False
         self.survivors: list[Any] = []
         self.due_at: float | None = None

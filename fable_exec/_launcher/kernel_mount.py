@@ -22,6 +22,8 @@ MOVE_MOUNT_F_EMPTY_PATH = 0x4
 MOVE_MOUNT_T_EMPTY_PATH = 0x40
 MNT_DETACH = 2
 
+_MS_PRIVATE = 1 << 18
+
 MOUNT_ATTR_RDONLY = 0x1
 MOUNT_ATTR_NOSUID = 0x2
 MOUNT_ATTR_NODEV = 0x4
@@ -64,6 +66,11 @@ def attach(tree: int, target: int) -> None:
 def set_attributes(tree: int, attributes: int, *, recursive: bool) -> None:
     """Set MOUNT_ATTR_* on the mount behind `tree`, or on all below it."""
     _set(tree, b"", AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0), _MountAttributes(set=attributes))
+
+
+def leave_peers(tree: int) -> None:
+    """Let the detached `tree` share nothing with what it was copied from; a shared place to attach it to shares it anew."""
+    _set(tree, b"", AT_EMPTY_PATH | AT_RECURSIVE, _MountAttributes(propagation=_MS_PRIVATE))
 
 
 def set_propagation(path: str, propagation: int) -> None:

@@ -136,7 +136,9 @@ class Launcher:
         self._waiting.appendleft(job)
 
     def _spawn(self, job: Job, place: Place) -> int:
-        self._pool.pin(job.request["pins"])
+        job.unpinned = self._pool.pin(job.request["pins"])
+        if job.unpinned is not None and job.request["pins_required"]:
+            raise SpawnFailed("pins", job.unpinned.number, job.unpinned.path)
         try:
             return place.start(lambda: self._begin_leader(job))
         except OSError as error:
@@ -175,7 +177,8 @@ class Launcher:
         if job.watch is not None:
             peak, processes = max(peak, job.watch.peak_bytes // 1024), job.watch.peak_processes
         job.exit = {
-            "status": status, "user": user, "system": system, "peak": peak, "processes": processes, "reason": job.reason
+            "status": status, "user": user, "system": system, "peak": peak, "processes": processes, "reason": job.reason,
+            "unpinned": job.unpinned,
         }  # fmt: skip
         return True
 

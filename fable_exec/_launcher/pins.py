@@ -2,7 +2,7 @@
 
 A pin is a read-only mount of a file or directory over itself; an anchor is a plain mount of a directory above it over itself, so
 that none of them can be renamed or removed. A rename by the host over a pinned file silently takes the mount away (the kernel
-detaches it): `keep` finds that out by the list of mounts and puts it back.
+detaches it): `keep` finds that out by the list of mounts and puts it back. Where the kernel refuses one pin the others hold.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from . import kernel_mount
 from .kernel_fs import RESOLVE_STRICT, openat2
@@ -24,31 +25,42 @@ Mounts = dict[str, bool]
 """Mount points, and whether what is mounted there is read-only."""
 
 
+class Refused(NamedTuple):
+    """Pins that the kernel would not have: why the first one was refused, which it was, and how many there are."""
+
+    number: int
+    path: str
+    pins: int
+
+
 class Pins:
     """The pins of one workspace, in this process's mount namespace."""
 
     def __init__(self, workspace: str) -> None:
         self._workspace = workspace
         self._wanted: tuple[str, ...] = ()
+        self._refused: Refused | None = None
 
-    def hold(self, paths: Iterable[str]) -> None:
-        """Pin `paths` (relative to the workspace) from now on; those pinned before stay so while they exist."""
+    def hold(self, paths: Iterable[str]) -> Refused | None:
+        """Pin `paths` (relative to the workspace) from now on; those pinned before stay so while they exist. As `keep`."""
         self._wanted = tuple(dict.fromkeys((*self._wanted, *paths)))
-        self.keep()
+        return self.keep()
 
     def holds(self, path: str) -> bool:
         """Whether the absolute `path` is pinned, below a pin, or a directory above one."""
         below = path.removeprefix(self._workspace + "/")
         return any(below == pin or below.startswith(pin + "/") or pin.startswith(below + "/") for pin in self._wanted)
 
-    def keep(self) -> None:
-        """Put every pin in place that is not; what no longer exists is forgotten. Raises OSError when a mount is refused."""
+    def keep(self) -> Refused | None:
+        """Put every pin in place that is not; what no longer exists is forgotten, what is refused is tried again next time."""
         mounted = _mounts()
+        self._refused = None
         root = os.open(self._workspace, O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self._wanted = tuple(path for path in self._wanted if self._keep_one(root, path, mounted))
         finally:
             os.close(root)
+        return self._refused
 
     def _keep_one(self, root: int, path: str, mounted: Mounts) -> bool:
         parents = path.split("/")[:-1]
@@ -59,7 +71,8 @@ class Pins:
         except OSError as error:
             if error.errno in _GONE:
                 return False
-            raise
+            first = self._refused or Refused(error.errno or errno.EIO, path, 0)
+            self._refused = first._replace(pins=first.pins + 1)
         return True
 
     def _over_itself(self, root: int, path: str, attributes: int, mounted: Mounts) -> None:
@@ -71,6 +84,8 @@ class Pins:
         try:
             tree = kernel_mount.copy_tree_of(target, recursive=True)
             try:
+                # A copy would be a peer of what it lies over, and every mount below would be made in both: twice as many a level.
+                kernel_mount.leave_peers(tree)
                 kernel_mount.set_attributes(tree, attributes, recursive=attributes == _PIN)
                 kernel_mount.attach(tree, target)
             finally:

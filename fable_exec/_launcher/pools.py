@@ -11,6 +11,7 @@ import socket
 from typing import Any, Protocol
 
 from . import wire
+from .pins import Refused
 from .places import FreshNamespace, Place, Slot, Subreaper
 from .refusals import Told
 from .spawn import SpawnFailed
@@ -40,8 +41,8 @@ class PlacePool(Protocol):
     def discard(self, place: Place) -> None:
         """The place is not proved empty and must never serve again."""
 
-    def pin(self, paths: list[str]) -> None:
-        """Make `paths` read-only besides those that already are, and put back what was lost. Raises SpawnFailed."""
+    def pin(self, paths: list[str]) -> Refused | None:
+        """Make `paths` read-only besides those that already are, and put back what was lost; returns what cannot be."""
 
     def observe(self, listener: int) -> None:
         """Hand the listener of our filter, which is no longer the caller's, to whoever answers it."""
@@ -58,7 +59,8 @@ class _StagedPool:
     def __init__(self, stager: socket.socket) -> None:
         self._stager = stager
         self.descriptor = stager.fileno()
-        self._pinned: int | None = None
+        self._refused: Refused | None = None
+        self._awaited = False
         # The base's list of mounts reports every change once: a pin that was lost shows there.
         self._mounts = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
         self._changes = select.poll()
@@ -68,7 +70,8 @@ class _StagedPool:
     def receive(self) -> None:
         message, descriptors = wire.receive(self._stager)
         if "pins" in message:
-            self._pinned = message["pins"]
+            self._refused = None if message["pins"] is None else Refused(*message["pins"])
+            self._awaited = False
         elif "slot" in message:
             self._slot_arrived(message, descriptors)
         elif self._told is not None:
@@ -82,15 +85,14 @@ class _StagedPool:
     def refusals(self, place: Place) -> dict[str, Any] | None:
         return None if self._told is None else self._told.take(place.identity, self.receive)
 
-    def pin(self, paths: list[str]) -> None:
+    def pin(self, paths: list[str]) -> Refused | None:
         # What failed once is tried again: the paths are the stager's by then, and no change of mounts need tell of them.
-        if paths or self._pinned or self._changes.poll(0):
-            self._pinned = None
+        if paths or self._refused or self._changes.poll(0):
+            self._awaited = True
             wire.send(self._stager, {"pins": paths})
-            while self._pinned is None:
+            while self._awaited:
                 self.receive()
-            if self._pinned:
-                raise SpawnFailed("pins", self._pinned, ", ".join(paths[:3]) or "a lost one")
+        return self._refused
 
     def _slot_arrived(self, message: dict[str, Any], descriptors: list[int]) -> None:
         """Only a pool that orders slots gets any."""
@@ -188,8 +190,9 @@ class WorkerPool:
         """What could not be ended must not be mistaken for the next command's: leave it to the zygote and go."""
         os._exit(1)
 
-    def pin(self, paths: list[str]) -> None:
+    def pin(self, paths: list[str]) -> Refused | None:
         """Without mounts nothing can be pinned; the plan says so."""
+        return None
 
     def observe(self, listener: int) -> None:
         wire.send(self._state, "observe", (listener,))

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from . import kernel, steps, wire
 from .linuxos import pidfd_open
-from .pins import Pins
+from .pins import Pins, Refused
 from .places import serve_slot
 from .readiness import Readiness
 from .refusals import Ledger, answer_to_take
@@ -113,13 +113,12 @@ class Stager:
 
         self._ready.watch(listener, hear)
 
-    def _keep_pins(self, paths: list[str]) -> int:
-        """Pin `paths` besides those that are pinned already; returns the kernel's errno, 0 when all are in place."""
+    def _keep_pins(self, paths: list[str]) -> Refused | None:
+        """Pin `paths` besides those that are pinned already."""
         try:
-            self._pins.hold(paths)
+            return self._pins.hold(paths)
         except OSError as error:
-            return error.errno or errno.EIO
-        return 0
+            return Refused(error.errno or errno.EIO, "the workspace", len(paths))
 
     def _clone_slot(self) -> None:
         ours, theirs = steps.run("slot", wire.socket_pair)

@@ -19,7 +19,7 @@ from fable_exec.confine import FileView, Plan, Support, compile_plan, refuse_unm
 from fable_exec.errors import ConfinementUnavailable, InternalError, PolicyError
 from fable_exec.outcome import Applied, Denial, Outcome, display_text
 from fable_exec.pathguard import Workspace
-from fable_exec.policy import PROTECTIONS, BrokerPolicy
+from fable_exec.policy import PROTECTIONS, BrokerPolicy, Confinement
 from fable_exec.runner import AsyncRunningCommand, Command, Launchers, Runner, RunningCommand, WorkspaceIdentity
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ConfinedCommands"]
 
 _MAX_PATH_CHARACTERS = 500
+_MAX_WARNINGS = 3
 
 
 class ConfinedCommands:
@@ -52,13 +53,14 @@ class ConfinedCommands:
             raise InternalError("these launchers were begun over another directory")
         self._launchers = launchers or Launchers(identity)
         self._workspace_path = str(policy.workspace)
-        self._guard = _LaterFiles(workspace, policy.confinement.planted_files, self._pins_hold)
+        self._guard = _LaterFiles(workspace, policy.confinement, self._pins_hold, self._report_again)
         watched = policy.confinement.mode("later_files") != "off"
         self._locked = Runner(self._launchers, partial(self._plan, writable=False))
         self._unlocked = Runner(self._launchers, partial(self._plan, writable=True), self._guard if watched else None)
         self._reports: dict[bool, CanaryReport] = {}
         self._enough: set[bool] = set()
         self._proving = threading.Lock()
+        self._proved_unlocked: tuple[Applied, ...] = ()
 
     # What holds here.
 
@@ -193,9 +195,16 @@ class ConfinedCommands:
         applied = judge(runner.plan.applied, report, writable=not read_only, network=confinement.network)
         if not read_only and confinement.mode("later_files") != "off":
             self.private()
+            self._proved_unlocked = applied
             applied = self._guard.judged(applied)
         runner.report(applied)
         self._reports[read_only] = report
+
+    def _report_again(self) -> None:
+        """What the sentry says of the workspace has changed. Raises ConfinementUnavailable where that is not enough any more."""
+        applied = self._guard.judged(self._proved_unlocked)
+        self._unlocked.report(applied)
+        refuse_unmet(applied, self._launchers.support(), self._policy.launch)
 
 
 class _LaterFiles:
@@ -204,12 +213,17 @@ class _LaterFiles:
     def __init__(
         self,
         workspace: Workspace,
-        mode: Literal["neutralise", "report", "fail"],
+        confinement: Confinement,
         pins_hold: Callable[[], bool],
+        changed: Callable[[], None],
     ) -> None:
         self._workspace = workspace
-        self._action: Literal["neutralise", "report"] = "report" if mode == "report" else "neutralise"
-        self._fails = mode == "fail"
+        self._action: Literal["neutralise", "report"] = "report" if confinement.planted_files == "report" else "neutralise"
+        self._fails = confinement.planted_files == "fail"
+        self._pins_required = confinement.mode("later_files") == "strict"
+        self._pins_refused = False
+        self._changed = changed
+        self._weakness = ""
         self._pins_hold = pins_hold
         self._sentry: Sentry | None = None
         self._posting = threading.Lock()
@@ -219,8 +233,8 @@ class _LaterFiles:
         self._last: tuple[Denial, ...] = ()
 
     def judged(self, applied: tuple[Applied, ...]) -> tuple[Applied, ...]:
-        """`applied`, and whether changes can be watched here."""
-        reason = self._ready().watching
+        """`applied`, and what the sentry finds weak here."""
+        reason = self._weakness = _weakness_of(self._ready())
         return tuple(
             attrs.evolve(each, reason=f"{each.reason}; {reason}" if each.reason else reason, state="degraded")
             if reason and each.protection == "later_files"
@@ -229,13 +243,22 @@ class _LaterFiles:
         )
 
     def before(self, command: Command) -> Command:
-        command = attrs.evolve(command, pins=self._ready().before_command())
+        sentry = self._ready()
+        command = attrs.evolve(command, pins=sentry.before_command(), pins_required=self._pins_required)
+        try:
+            weakness = _weakness_of(sentry)
+            if weakness != self._weakness or (weakness and self._pins_required):
+                self._changed()
+        except BaseException:
+            sentry.after_command()
+            raise
         with self._lock:
             self._underway[os.getpid()] = self._underway.get(os.getpid(), 0) + 1
         return command
 
-    def after(self) -> tuple[Denial, ...]:
+    def after(self, pinned: bool) -> tuple[Denial, ...]:
         with self._lock:
+            self._pins_refused = not pinned
             if self._closed:
                 found, self._last = self._last, ()
                 return found
@@ -260,12 +283,14 @@ class _LaterFiles:
         return self._locks.setdefault(os.getpid(), threading.Lock())
 
     def _look(self) -> tuple[Denial, ...]:
+        if self._pins_refused:
+            self.posted().rely_on_pins(False)
         return tuple(_denial(finding, self._fails) for finding in self.posted().after_command())
 
     def _ready(self) -> Sentry:
         """The sentry, told whether pins hold for the commands that come."""
         sentry = self.posted()
-        sentry.rely_on_pins(self._pins_hold())
+        sentry.rely_on_pins(self._pins_hold() and not self._pins_refused)
         return sentry
 
     def posted(self) -> Sentry:
@@ -289,6 +314,14 @@ def _denial(finding: Finding, fails: bool) -> Denial:
         suggestion=f"{finding.done}: {display_text(finding.detail)}"[:_MAX_PATH_CHARACTERS] + kept,
         fails=fails,
     )
+
+
+def _weakness_of(sentry: Sentry) -> str:
+    """Why the sentry's protection is less than it could be; empty when it is not."""
+    warnings = sentry.warnings
+    shown = [f"{display_text(each.path)[:_MAX_PATH_CHARACTERS]} {each.detail}" for each in warnings[:_MAX_WARNINGS]]
+    more = [f"and {len(warnings) - len(shown)} more"] if len(warnings) > len(shown) else []
+    return "; ".join([*([sentry.watching] if sentry.watching else []), *shown, *more])
 
 
 def _state(applied: tuple[Applied, ...], protection: str) -> str:

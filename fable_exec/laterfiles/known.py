@@ -7,6 +7,7 @@ leads to, may have become another.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -55,6 +56,8 @@ class KnownFiles:
         self._last_serial = 0
         self._prune_at = _MIN_PRUNED
         self.pins: tuple[tuple[str, int], ...] = ()
+        self.version = 0
+        """Another number whenever anything was noted or dropped."""
 
     def accept(self, files: Iterable[LaterFile]) -> None:
         """Take in what the host made, with what it leads to."""
@@ -63,6 +66,7 @@ class KnownFiles:
         led_to = [target for file in noted for target in self._led_to(file)]
         for target in led_to:
             self._accept_target(target)
+        self._note(list(self._other_names(noted)), of_host=True)
 
     def accept_around(self) -> None:
         """Take in the hooks that a repository around the workspace runs from inside it."""
@@ -138,6 +142,7 @@ class KnownFiles:
         if len(self._files) > self._prune_at:
             self._prune()
         if noted:
+            self.version += 1
             self.pins = tuple(self._pinned())
             self._exposed = tuple(self._unprotected())
         return noted
@@ -152,10 +157,12 @@ class KnownFiles:
         return known is None or known.identity != self._identity(file.components)
 
     def warnings(self) -> Iterator[Finding]:
-        """Files with more than one name: the others cannot be found, and what is written through them is not seen."""
-        for file, (_, _, names), _ in self._files.values():
-            if names > 1 and not file.is_directory:
-                yield finding(file, "left", f"has {names - 1} more names in the file system, by which it can be changed")
+        """Files with names that are not in the workspace: what is written through them is not seen."""
+        found = Counter(known.identity for known in self._files.values())
+        for file, identity, _ in self._files.values():
+            missing = identity[2] - found[identity]
+            if missing > 0 and not file.is_directory:
+                yield finding(file, "left", f"has {missing} more names outside the workspace, by which it can be changed")
 
     def _identity(self, components: Names) -> Identity | None:
         status = status_of(self._workspace, components)
@@ -185,11 +192,25 @@ class KnownFiles:
     def _drop(self, lost: set[Names]) -> None:
         if not lost:
             return
+        self.version += 1
         self._files = {at: known for at, known in self._files.items() if at not in lost}
         self._serials = {at: self._serials[at] for at in self._files}
         self._leading = {at: left for at, leading in self._leading.items() if (left := leading - lost)}
         self.pins = tuple(self._pinned())
         self._exposed = tuple(self._unprotected())
+
+    def _other_names(self, files: Iterable[LaterFile]) -> Iterator[LaterFile]:
+        """The other names that files of the host have in the workspace (hard links): each counts as the file does."""
+        linked = {
+            known.identity[0]: file
+            for file in files
+            if not file.is_directory and (known := self._files.get(file.components)) is not None and known.identity[2] > 1
+        }
+        for components in self._scanner.names_of(linked.keys()) if linked else ():
+            identity = self._identity(components)
+            file = linked[identity[0]] if identity is not None and identity[0] in linked else None
+            if file is not None and components not in self._files and identity == self._identity(file.components):
+                yield LaterFile(components, file.kind, False)
 
     def _led_to(self, file: LaterFile) -> Iterator[LaterFile]:
         """What an accepted file makes count as well."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import attrs
 
@@ -96,6 +96,22 @@ class Scanner:
         self._unfinished.discard(directory)
         self.entered.discard(directory)
         self.inside.pop(directory, None)
+
+    def names_of(self, inodes: Collection[int]) -> Iterator[Names]:
+        """Every entry, in the directories that were looked into, that seems to be one of `inodes`."""
+        for directory in sorted(self.entered):
+            try:
+                descriptor = self._workspace.open_directory(WorkspacePath(components=directory))
+            except OSError:
+                continue
+            try:
+                with os.scandir(descriptor) as found:
+                    names = [entry.name for entry in found if entry.inode() in inodes]
+            except OSError:
+                continue
+            finally:
+                os.close(descriptor)
+            yield from ((*directory, name) for name in names)
 
     def below(self, start: Names) -> Iterator[LaterFile]:
         """Every later file below the directory `start`. What vanishes meanwhile is passed over."""

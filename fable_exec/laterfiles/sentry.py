@@ -61,8 +61,8 @@ class Sentry:
         self._running = 0
         self._known.accept_around()
         self._known.accept(self._scanner.below(()))
-        self._unjudged = tuple(map(_of_gap, self._scanner.gaps))
-        self._hosts_depths: set[Names] = set()
+        self._hosts_gaps: dict[Names, Gap] = {}
+        self._warned: tuple[int, tuple[Finding, ...]] = (-1, ())
         self._accept_gaps()
 
     @property
@@ -72,9 +72,12 @@ class Sentry:
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """What was wrong before any command ran: other names of later files, places that could not be looked into."""
+        """What is weak about what the host has: other names of later files, places that could not be looked into."""
         with self._lock:
-            return _bounded([*self._known.warnings(), *self._unjudged])
+            if self._warned[0] != self._known.version:
+                gaps = [gap for gap in self._hosts_gaps.values() if gap.components not in self._scanner.entered]
+                self._warned = self._known.version, _bounded([*self._known.warnings(), *map(_of_gap, gaps)])
+            return self._warned[1]
 
     def kind_at(self, components: Names, *, is_directory: bool) -> Kind | None:
         """The kind of a path by its names, by what the directories above it are, and by what the host's files lead to."""
@@ -218,15 +221,17 @@ class Sentry:
         planted = [
             gap
             for gap in self._scanner.gaps
-            if self._neutralise and gap.deep and gap.components not in self._hosts_depths and not is_set_aside(gap.components[-1])
+            if self._neutralise and gap.deep and gap.components not in self._hosts_gaps and not is_set_aside(gap.components[-1])
         ]
         self._scanner.gaps[:] = [gap for gap in self._scanner.gaps if gap not in planted]
         return [LaterFile(gap.components, Kind.NOT_JUDGED, True) for gap in planted]
 
     def _accept_gaps(self) -> None:
         """What could not be looked into when the host made it is the host's."""
-        self._hosts_depths.update(gap.components for gap in self._scanner.gaps if gap.deep)
-        self._scanner.gaps.clear()
+        if self._scanner.gaps:
+            self._hosts_gaps.update((gap.components, gap) for gap in self._scanner.gaps)
+            self._scanner.gaps.clear()
+            self._warned = (-1, ())
 
     def _open(self, gap: Gap) -> None:
         try:

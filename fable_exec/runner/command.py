@@ -25,6 +25,7 @@ class Command:
         timeout_seconds, idle_timeout_seconds: the total deadline, and the longest silence on both streams (None: any).
         pins: (path, inode) of files and directories below the workspace that the command must not change although it may write
             around them.
+        pins_required: whether it must not run when the kernel refuses one of them; else the outcome says so.
         max_output_bytes: kept per stream.
         canary: run the launcher's own canary with this bait instead of an executable.
         on_output_limit: "kill" ends the command at the first byte over the cap, "truncate" keeps head and tail.
@@ -39,6 +40,7 @@ class Command:
     timeout_seconds: float = 120.0
     idle_timeout_seconds: float | None = None
     pins: tuple[tuple[str, int], ...] = ()
+    pins_required: bool = True
     max_output_bytes: int = 1_000_000
     on_output_limit: Literal["kill", "truncate"] = "kill"
     canary: Mapping[str, Any] | None = None
@@ -60,6 +62,7 @@ class Command:
             "stdin": self.wants_stdin,
             "timeout": self.timeout_seconds,
             "announce": announce,
+            "pins_required": self.pins_required,
             "canary": None if self.canary is None else dict(self.canary),
         }
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from fable_exec.outcome import Applied, Denial, EndedBy, Observed, Outcome, Survivor
+from fable_exec.errors import ConfinementUnavailable, LaunchFailed
+from fable_exec.outcome import Applied, Denial, EndedBy, Observed, Outcome, Survivor, display_text
 from fable_exec.runner.denials import denials_of
 from fable_exec.runner.streams import Streams
 
 _KILLED = 9
+_MAX_SHOWN = 200
 _LIMIT_REASONS = {"memory": EndedBy.MEMORY_LIMITED, "processes": EndedBy.PIDS_LIMITED}
-_UNKNOWN: dict[str, Any] = {"status": None, "user": 0.0, "system": 0.0, "peak": 0, "processes": 0, "reason": None}
+_UNKNOWN: dict[str, Any] = {
+    "status": None, "user": 0.0, "system": 0.0, "peak": 0, "processes": 0, "reason": None, "unpinned": None
+}  # fmt: skip
 
 
 class Ending:
@@ -48,6 +52,19 @@ class Ending:
             self._refused, self._refused_beyond = denials_of(message["refusals"]), message["beyond"]
         self.lost = message["lost"]
 
+    @property
+    def unpinned(self) -> tuple[int, str, int] | None:
+        """What could not be kept from being changed: errno, the first path, how many; None when all was."""
+        return self._exit["unpinned"]  # type: ignore[no-any-return]  # as the launcher sends it
+
+    def _applied_in_fact(self) -> tuple[Applied, ...]:
+        applied = self._applied
+        if not self.contained:
+            applied = _weakened(applied, "whole_tree_end", "the tree was not proved gone in time")
+        if self.unpinned is not None:
+            applied = _weakened(applied, "later_files", _not_pinned(*self.unpinned))
+        return applied
+
     def outcome(self, streams: Streams, duration_seconds: float) -> Outcome:
         """What happened."""
         code, signal = _decoded(self._exit["status"])
@@ -70,7 +87,7 @@ class Ending:
             peak_rss_bytes=self._exit["peak"] * 1024,
             peak_processes=self._exit["processes"],
             survivors=self._survivors,
-            applied=self._applied if self.contained else _unproved(self._applied),
+            applied=self._applied_in_fact(),
             denials=(*self._refused, *self.found),
             denials_omitted=self._refused_beyond,
             observed=self._observed,
@@ -111,10 +128,27 @@ def _decoded(status: int | None) -> tuple[int | None, int | None]:
     return (code, None) if code >= 0 else (None, -code)
 
 
-def _unproved(applied: tuple[Applied, ...]) -> tuple[Applied, ...]:
+def failure_of(stage: str, number: int, what: str) -> LaunchFailed | ConfinementUnavailable:
+    """Why a command was not started. A pin that is insisted on is a protection, not a fault of the launcher."""
+    if stage != "pins":
+        return LaunchFailed.at(stage, number, what)
+    reason = _not_pinned(number, what, 1)
+    return ConfinementUnavailable(
+        f'protection "later_files" is strict, and {reason}. Move it away or make the protection "degradable" in the policy.',
+        protection="later_files",
+        reason=reason,
+        errno=number,
+    )
+
+
+def _weakened(applied: tuple[Applied, ...], protection: str, reason: str) -> tuple[Applied, ...]:
+    """`applied` with one protection degraded, and why."""
     return tuple(
-        Applied(each.protection, each.mode, "degraded", each.means, "the tree was not proved gone in time")
-        if each.protection == "whole_tree_end"
-        else each
+        Applied(each.protection, each.mode, "degraded", each.means, reason) if each.protection == protection else each
         for each in applied
     )
+
+
+def _not_pinned(number: int, path: str, count: int) -> str:
+    more = "" if count == 1 else f" and {count - 1} more"
+    return f"the kernel refused to pin {display_text(path)[:_MAX_SHOWN]}{more}: {os.strerror(number)}"

@@ -15,12 +15,12 @@ from functools import partial
 from typing import Any
 
 from fable_exec._launcher import wire
-from fable_exec.errors import Conflict, LaunchFailed
+from fable_exec.errors import ConfinementUnavailable, Conflict, LaunchFailed
 from fable_exec.outcome import Applied, Denial, EndedBy, Observed, Outcome
 from fable_exec.runner.command import Command
 from fable_exec.runner.control import Control
 from fable_exec.runner.deadlines import Deadlines
-from fable_exec.runner.ending import Ending
+from fable_exec.runner.ending import Ending, failure_of
 from fable_exec.runner.feeding import CommandInput
 from fable_exec.runner.pipes import Pipes
 from fable_exec.runner.streams import Sink, Streams, Watcher
@@ -35,11 +35,11 @@ class Exchange:
         applied: tuple[Applied, ...],
         watcher: Watcher,
         sink: Sink | None = None,
-        after: Callable[[], tuple[Denial, ...]] | None = None,
+        after: Callable[[bool], tuple[Denial, ...]] | None = None,
         observed: Observed = Observed.OFF,
     ) -> None:
         self.done = False
-        self.failure: LaunchFailed | None = None
+        self.failure: LaunchFailed | ConfinementUnavailable | None = None
         self.leader: int | None = None
         self.input = CommandInput(command.stdin or b"", stays_open=command.open_stdin)
         self._owner = os.getpid()
@@ -194,7 +194,7 @@ class Exchange:
 
     def _fail(self, message: dict[str, Any]) -> None:
         if message["failed"] != "cancelled":
-            self.failure = LaunchFailed.at(message["failed"], message["errno"], message["what"])
+            self.failure = failure_of(message["failed"], message["errno"], message["what"])
         self._finish(contained=True)
 
     def _note_output(self) -> None:
@@ -232,7 +232,7 @@ class Exchange:
         self._close_channel()
         after, self._after = self._after, None
         if after is not None and not self.inherited:
-            self._ending.found = after()
+            self._ending.found = after(self._ending.unpinned is None)
 
     def _close_channel(self) -> None:
         with self._channel_guard:
@@ -242,7 +242,7 @@ class Exchange:
                 self._channel = None
 
     def outcome(self) -> Outcome:
-        """What happened, once `done`. Raises LaunchFailed when the command never ran."""
+        """What happened, once `done`. Raises its failure when the command never ran."""
         if self.failure is not None:
             raise self.failure
         return self._ending.outcome(self._streams, self._ended_at - self._deadlines.started_at)

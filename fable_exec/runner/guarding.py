@@ -14,8 +14,12 @@ class Guard(Protocol):
     def before(self, command: Command) -> Command:
         """The command as it is to be sent."""
 
-    def after(self) -> tuple[Denial, ...]:
-        """What was found out about it, for its outcome. The tree has ended, unless it could not be ended in time."""
+    def after(self, pinned: bool) -> tuple[Denial, ...]:
+        """What was found out about it, for its outcome. The tree has ended, unless it could not be ended in time.
+
+        Args:
+            pinned: whether all that it must not change was kept from it.
+        """
 
 
 class NoGuard:
@@ -24,5 +28,5 @@ class NoGuard:
     def before(self, command: Command) -> Command:
         return command
 
-    def after(self) -> tuple[Denial, ...]:
+    def after(self, pinned: bool) -> tuple[Denial, ...]:
         return ()

@@ -12,9 +12,10 @@ import pytest
 
 from fable_exec.confine import FileView, compile_plan
 from fable_exec.laterfiles import Finding, Sentry
+from fable_exec.outcome import EndedBy, Outcome
 from fable_exec.pathguard import Workspace
 from fable_exec.policy import Confinement
-from fable_exec.runner import Launchers, Outcome, Runner
+from fable_exec.runner import Launchers, Runner
 from tests.commands import ENVIRONMENT, identity, shell
 
 _NOBODY = {
@@ -35,6 +36,7 @@ class Guarded:
         self.path, self.quarantine, self.mode = path, quarantine, mode
         self.workspace = Workspace.open(path)
         self.runner: Runner | None = None
+        self.last = Outcome(ended_by=EndedBy.EXITED)
         self._action = action
         self._sentry: Sentry | None = None
 
@@ -91,8 +93,8 @@ class Guarded:
             view = FileView(workspace=str(self.path), writable=True)
             launchers = Launchers(identity(self.path))
             self.runner = Runner(launchers, lambda support: compile_plan(self.mode, support, Confinement(), view))
-        outcome: Outcome = self.runner.run(shell(script, environment=GIT_ENVIRONMENT, pins=pins))
-        return outcome.stdout.text() + outcome.stderr.text()
+        self.last = self.runner.run(shell(script, environment=GIT_ENVIRONMENT, pins=pins, pins_required=False))
+        return self.last.stdout.text() + self.last.stderr.text()
 
 
 _SLOTS = pytest.mark.requires_ability("pid_namespace", "own_proc", "landlock", "git")

@@ -172,6 +172,62 @@ def test_a_component_that_is_swapped_for_a_link_is_not_followed(pinned: Guarded)
     assert pinned.host("cat b/.envrc") == "y\n"
 
 
+def test_other_names_of_a_pinned_file_are_pinned_too(pinned: Guarded) -> None:
+    """Hard links that the host has: writing to one is writing to the other."""
+    pinned.host("echo x > .envrc; mkdir -p a/b; ln .envrc a/b/alias; git init -q; echo x > .git/hooks/update; ln .git/hooks/update u")
+    pinned.host("ln .git/config a/config; ln a/config a/b/config")
+    output, found = pinned.command("for each in a/b/alias u a/config a/b/config; do echo evil > $each; mv $each gone; done")
+    assert output.count("Read-only") == 4 and output.count("busy") == 4
+    assert found == () and pinned.sentry.warnings == ()
+    pinned.host("git init -q later; ln later/.git/config later/alias")
+    output, found = pinned.command("echo evil > later/alias")
+    assert "Read-only" in output and found == ()
+
+
+@pytest.mark.parametrize("look", ["watched", "unwatched"])
+def test_a_change_by_another_name_is_found_where_nothing_is_pinned(swept: Guarded, look: str) -> None:
+    swept.host("git init -q; ln .git/config alias")
+    if look == "unwatched":
+        swept.sentry._watch.close()
+    found = swept.planted("printf '[core]\\n\\tfsmonitor = evil\\n' >> alias")
+    assert found[".git/config"] == "rewritten"
+
+
+DEEP_FILE = """python3 -c '
+import os
+for _ in range(19):
+    os.mkdir("r" * 210)
+    os.chdir("r" * 210)
+os.mkdir("s" * 80)
+os.chdir("s" * 80)
+open(".envrc", "w").write("host")
+'"""
+
+
+def test_where_the_kernel_refuses_a_pin_the_others_hold_and_the_sweep_goes_on(pinned: Guarded) -> None:
+    """A path that is too long to be opened in one call cannot be pinned."""
+    pinned.host(f"echo host > .envrc; {DEEP_FILE}")
+    find = 'find . -name .envrc -path "*rrr*" -execdir sh -c "echo evil > .envrc" \\;'
+    output, found = pinned.command(f"echo evil > .envrc; {find}")
+    assert output.count("Read-only") == 1 and pinned.host("cat .envrc") == "host\n"
+    assert [each.done for each in found] == ["quarantined"]
+    (applied,) = (each for each in pinned.last.applied if each.protection == "later_files")
+    assert applied.state == "degraded"
+    assert applied.reason.startswith("the kernel refused to pin rrr") and applied.reason.endswith("File name too long")
+    pinned.host("rm -rf r*")
+
+
+def test_pins_take_one_mount_each_and_one_for_each_directory_above(pinned: Guarded) -> None:
+    """However deep they lie: a mount that shared its changes with what it lies over would double them at each level."""
+    deep = "/".join("d" * 14)
+    pinned.host("true")
+    pinned.command("true")
+    before = int(pinned.command("wc -l < /proc/self/mountinfo")[0])
+    pinned.host(f"mkdir -p {deep}; echo x > {deep}/.envrc; for i in 1 2 3 4; do mkdir -p e/f/g/$i; echo x > e/f/g/$i/.envrc; done")
+    after = int(pinned.command("wc -l < /proc/self/mountinfo")[0])
+    assert after - before == 14 + 1 + 3 + 2 * 4
+
+
 def test_nothing_is_mounted_on_the_host_and_no_stub_is_left(pinned: Guarded) -> None:
     pinned.host(REPOSITORY)
     tree = pinned.host("find . | sort")
