@@ -14,11 +14,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DIGEST", "PROJECT", "TOKEN", "Lines", "echo_child", "environment", "served_broker", "started"]
+__all__ = [
+    "DIGEST",
+    "OUR_SERVER",
+    "PROJECT",
+    "TOKEN",
+    "Lines",
+    "echo_child",
+    "environment",
+    "served_broker",
+    "server_command",
+    "started",
+]
 
 PROJECT = Path(__file__).resolve().parent.parent
 TOKEN = "benchmark"
 DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()
+OUR_SERVER = "fable_exec.server"
 _ECHO = """
 import sys, json
 out = sys.stdout.buffer
@@ -118,13 +130,18 @@ def writing_child(path: str) -> Iterator[Lines]:
         yield child
 
 
+def server_command(python: str, module: str, workspace: Path) -> list[str]:
+    """The command line of a broker's server; ours without confinement, as fable-engine's is."""
+    argv = [python, "-m", module, "--workspace", str(workspace), "--allow-executable", "true"]
+    return [*argv, "--confinement", "off"] if module == OUR_SERVER else argv
+
+
 @contextmanager
 def served_broker(python: str, module: str, workspace: Path) -> Iterator[Lines]:
     """A spawned broker of the one protocol, ours or fable-engine's, with its writes unlocked."""
     ours, its = socket.socketpair()
     with ours:
-        argv = [python, "-m", module, "--workspace", str(workspace), "--allow-executable", "true"]
-        argv += ["--admin-fd", str(its.fileno())]
+        argv = [*server_command(python, module, workspace), "--admin-fd", str(its.fileno())]
         with its, started(argv, {"FABLE_BROKER_WRITE_TOKEN_DIGEST": DIGEST}, [its.fileno()]) as child:
             ours.sendall(json.dumps({"action": "unlock_writes", "token": TOKEN}).encode() + b"\n")
             _wait_until_unlocked(child)

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.lines import DIGEST, TOKEN, Lines, started
 from benchmarks.measuring import Contestant
 from benchmarks.peers import Peers
-from fable_exec import BrokerClient, BrokerPolicy, ExecutionBroker
+from fable_exec import BrokerClient, BrokerPolicy, Confinement, ExecutionBroker
 
 __all__ = ["Setting"]
 
@@ -50,6 +50,8 @@ class Setting:
         return directory
 
     def policy(self, **more: Any) -> BrokerPolicy:
+        """Without confinement unless it is given: that is what the references and most peers do."""
+        more.setdefault("confinement", Confinement.off())
         more.setdefault("workspace", self.workspace())
         more.setdefault("allowed_executables", ("true", "head"))
         more.setdefault("max_output_bytes", 2 * MIB)

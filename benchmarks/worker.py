@@ -85,9 +85,10 @@ def engine_lines(line_bytes: int, total_bytes: int) -> Iterator[Act]:
 
 @contextmanager
 def ours_execute(workspace: str) -> Iterator[Act]:
-    from fable_exec import BrokerPolicy, ExecutionBroker
+    from fable_exec import BrokerPolicy, Confinement, ExecutionBroker
 
-    with ExecutionBroker(BrokerPolicy(workspace=Path(workspace), allowed_executables=("true",))) as broker:
+    policy = BrokerPolicy(workspace=Path(workspace), allowed_executables=("true",), confinement=Confinement.off())
+    with ExecutionBroker(policy) as broker:
         yield lambda: broker.execute_command(["true"])
 
 

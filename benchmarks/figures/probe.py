@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks.figure import MICROSECONDS, Figure, times
-from benchmarks.lines import echo_child, served_broker
+from benchmarks.lines import OUR_SERVER, echo_child, served_broker
 from benchmarks.measuring import interleaved, timed
 from benchmarks.peers import ENGINE, ENGINE_SERVER
 from benchmarks.setting import Setting
@@ -15,7 +15,7 @@ PROBE = b'{"action": "probe"}\n'
 
 def measure(setting: Setting) -> list[Figure]:
     echo = setting.enter(echo_child())
-    server = setting.enter(served_broker(sys.executable, "fable_exec.server", setting.workspace()))
+    server = setting.enter(served_broker(sys.executable, OUR_SERVER, setting.workspace()))
     client = setting.client()
     answer = server.ask(PROBE)
     contestants = [

@@ -7,7 +7,7 @@ import sys
 import time
 
 from benchmarks.figure import MILLISECONDS, Figure, at_most
-from benchmarks.lines import environment, started
+from benchmarks.lines import OUR_SERVER, environment, server_command, started
 from benchmarks.measuring import Contestant, interleaved, timed
 from benchmarks.peers import ENGINE, ENGINE_SERVER
 from benchmarks.setting import Setting
@@ -67,19 +67,16 @@ def _first_answers(setting: Setting) -> list[Figure]:
     workspace = setting.workspace()
     policy = setting.policy()
 
-    def served(python: str, module: str) -> list[str]:
-        return [python, "-m", module, "--workspace", str(workspace), "--allow-executable", "true"]
-
     def client() -> None:
         BrokerClient(policy).close()
 
     contestants = [
-        _to_first_answer("ours", served(sys.executable, "fable_exec.server"), line),
+        _to_first_answer("ours", server_command(sys.executable, OUR_SERVER, workspace), line),
         _to_first_answer("echo", [sys.executable, "-c", ECHO], line),
         timed("client", client),
     ]
     if setting.peers.has(ENGINE):
-        contestants.append(_to_first_answer(ENGINE, served(setting.peers.python, ENGINE_SERVER), line))
+        contestants.append(_to_first_answer(ENGINE, server_command(setting.peers.python, ENGINE_SERVER, workspace), line))
     found = interleaved(contestants, setting.rounds(30), warm_up=1)
     return [
         Figure(

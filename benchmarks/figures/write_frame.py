@@ -7,7 +7,7 @@ import sys
 
 from benchmarks import raw
 from benchmarks.figure import MILLISECONDS, Figure, times
-from benchmarks.lines import echo_child, result_of, served_broker, writing_child
+from benchmarks.lines import OUR_SERVER, echo_child, result_of, served_broker, writing_child
 from benchmarks.measuring import interleaved, timed
 from benchmarks.peers import ENGINE, ENGINE_SERVER
 from benchmarks.setting import CODE, Setting
@@ -29,7 +29,7 @@ def frame_of(size_bytes: int) -> tuple[bytes, bytes]:
 def _measure(setting: Setting, size_bytes: int, rounds: int) -> list[Figure]:
     line, content = frame_of(size_bytes)
     path = str(setting.workspace() / "written")
-    server = setting.enter(served_broker(sys.executable, "fable_exec.server", setting.workspace()))
+    server = setting.enter(served_broker(sys.executable, OUR_SERVER, setting.workspace()))
     echo, writer = setting.enter(echo_child()), setting.enter(writing_child(path))
 
     def echo_then_write() -> None:
