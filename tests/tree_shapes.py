@@ -24,7 +24,7 @@ import attrs
 
 from fable_exec.client import BrokerClient
 from fable_exec.outcome import Captured
-from fable_exec.policy import BrokerPolicy, EnvironmentPolicy
+from fable_exec.policy import BrokerPolicy, Confinement, EnvironmentPolicy
 from fable_exec.runner import Command, Outcome
 from tests import boxes
 from tests.commands import ENVIRONMENT, MODES, ending, new_runner, proved, python, shell
@@ -352,6 +352,7 @@ def spawned(workspace: Path, mode: str) -> Iterator[Door]:
         write_token_digest=hashlib.sha256(token.encode()).hexdigest(),
         environment=EnvironmentPolicy(request_names=(MARKER,)),
         launch=mode,  # type: ignore[arg-type]  # one of MODES
+        confinement=Confinement.off(),  # as in_process: a filter that refuses ptrace would end the trees that use it otherwise
     )
     with BrokerClient(policy) as client:
         client.unlock_writes(token)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 import timeit
 from pathlib import Path
 
@@ -247,7 +248,7 @@ HOSTILE = [
 @pytest.mark.parametrize("argv", HOSTILE, ids=lambda argv: f"{argv[0][:8]}-{len(argv)}")
 def test_a_hostile_argv_is_judged_in_bounded_time(argv: list[str]) -> None:
     rules = ArgumentRules.builtin()
-    assert timeit.timeit(lambda: rules.judge(argv, unknown_tools="allow"), number=1) < 3
+    assert timeit.timeit(lambda: rules.judge(argv, unknown_tools="allow"), timer=time.process_time, number=1) < 3
 
 
 def test_an_ordinary_argv_costs_some_microseconds() -> None:

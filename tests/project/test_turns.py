@@ -43,7 +43,7 @@ def test_marked(number):
 
 def run(directory: Path, mark: str, seconds: float) -> subprocess.CompletedProcess[str]:
     (directory / "test_suite.py").write_text(SUITE.replace("MARK", mark).replace("SECONDS", str(seconds)))
-    options = ["-q", "-n", "3", "-m", "", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "tests.conftest"]
+    options = ["-q", "-n", "2", "-m", "", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "tests.conftest"]
     options += [f"--basetemp={directory / 'temporary'}"]
     argv = [sys.executable, "-m", "pytest", *options, "-c", str(PROJECT / "pyproject.toml"), str(directory)]
     return subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
