@@ -128,7 +128,8 @@ def check_signal(runner: Runner, number: int) -> None:
     # A session leader without a terminal: the three stops from a terminal do nothing to an orphaned process group.
     stopping = {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
     deadline = 0.3 if number in harmless | stopping else 20.0  # a busy machine may take its time to kill
-    outcome = runner.run(command("perl", "-e", f"$SIG{{FPE}} = 'DEFAULT'; kill {int(number)}, $$; sleep 1; exit 7", timeout_seconds=deadline))
+    program = f"$SIG{{FPE}} = 'DEFAULT'; kill {int(number)}, $$; sleep 1; exit 7"  # perl ignores SIGFPE by itself
+    outcome = runner.run(command("perl", "-e", program, timeout_seconds=deadline))
     if number == signal.SIGSTOP:
         assert ending(outcome)[0] == "timed_out"
     elif number in harmless | stopping:
