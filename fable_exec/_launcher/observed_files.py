@@ -56,12 +56,12 @@ class MountedView:
     Args:
         workspace, writable: where it is, and whether commands may change it.
         pinned: whether a path below the workspace, or one that it leads to, is pinned.
-        anchors: directories that stand for the host's of the same name and show one thing of what is in those.
+        stand_ins: private directories where the host has others of the same name.
     """
 
-    def __init__(self, workspace: str, writable: bool, pinned: Callable[[str], bool], anchors: Iterable[str]) -> None:
+    def __init__(self, workspace: str, writable: bool, pinned: Callable[[str], bool], stand_ins: Iterable[str]) -> None:
         self._workspace, self._writable, self._pinned = workspace, writable, pinned
-        self._anchors = frozenset(anchors)
+        self._stand_ins = frozenset(stand_ins)
         self._root_device = os.stat("/").st_dev
 
     def refuses(self, attempt: Attempt) -> tuple[str, str] | None:
@@ -91,12 +91,12 @@ class MountedView:
         while path != "/":
             path = os.path.dirname(path)
             if os.path.isdir(path):
-                return path in self._anchors or os.stat(path).st_dev == self._root_device
+                return path in self._stand_ins or os.stat(path).st_dev == self._root_device
         return True
 
     def _stands_for_the_hosts(self, directory: str, attempt: Attempt) -> bool:
-        """Whether what is missing in `directory` may well be in the host's. An anchor is private: things can be made in it."""
-        if directory in self._anchors:
+        """Whether what is missing in `directory` may well be in the host's. In a stand-in things can be made all the same."""
+        if directory in self._stand_ins:
             return attempt.needs == "present" and attempt.operation not in _REMOVALS
         return os.stat(directory).st_dev == self._root_device
 
@@ -183,6 +183,5 @@ def view_of(plan: dict[str, Any], pinned: Callable[[str], bool]) -> MountedView 
     if files is None:
         return None
     if files["mounted"]:
-        anchors = [step[1] for step in plan["stage"] if step[0] == "anchor"]
-        return MountedView(workspace, files["workspace_writable"], pinned, anchors)
+        return MountedView(workspace, files["workspace_writable"], pinned, files["stand_ins"])
     return ListedView(workspace, files["writable"], files["readable"], files["hidden"])

@@ -151,8 +151,7 @@ class Observer:
         refusal = Refusal(operation, "", address.text, "host_sockets" if address.family == socket.AF_UNIX else "network")
         if self._network.refuses(operation, address, call.pid, _as_int(call.arguments[0])):
             return [refusal]
-        # What a server of the command's own answers now was no refusal when it was not up yet.
-        self._ledger.withdraw(self._place(call.pid), refusal)
+        self._withdraw(call, refusal)
         return []
 
     def _about_socket_file(self, call: Call, operation: str, path: str) -> list[Refusal]:
@@ -165,7 +164,13 @@ class Observer:
         if path.removeprefix("/var").startswith(_LIBRARY_SOCKETS):
             return []
         seen = self._judged(Attempt(operation, path, "present", follows=True, reads=True))
+        if not seen:
+            self._withdraw(call, Refusal(operation, os.path.normpath(path), "", "host_sockets"))
         return [Refusal(operation, where, "", "host_sockets") for _, where in seen]
+
+    def _withdraw(self, call: Call, refusal: Refusal) -> None:
+        """What a server of the command's own answers now was no refusal when it was not up yet."""
+        self._ledger.withdraw(self._place(call.pid), refusal._replace(path=self._shown(refusal.path)))
 
 
 def _about_socket(call: Call) -> list[Refusal]:

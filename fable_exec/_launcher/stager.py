@@ -36,8 +36,6 @@ def stage(plan: dict[str, Any], control: socket.socket, alive: int, run_launcher
     """
     try:
         steps.die_with_parent()
-        if plan["observer"] is not None:
-            from . import observer  # noqa: F401  # while the file is there to be imported: not in the root to come
         if "user" in plan["namespaces"]:
             steps.run("map_ids", lambda: steps.map_own_ids(plan["user"], plan["group"]))
         steps.perform(plan["stage"])
@@ -102,7 +100,7 @@ class Stager:
 
     def _observe(self, listener: int) -> None:
         """Answer the calls that the launcher's filter shows, as long as there is this process: nothing outlives it."""
-        from .observer import Observer  # for observed plans only
+        from .observer import Observer  # loaded by the zygote: the file is not in this root
 
         observer = Observer(self._plan, listener, self._requests, self._ledger, self._pins.holds, by_namespace=True)
 

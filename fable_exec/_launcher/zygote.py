@@ -96,6 +96,8 @@ class Zygote:
         except wire.DescriptorsLost:
             return  # the host sees that its new launcher's socket is closed
         control = socket.socket(fileno=descriptors[0])
+        if plan["observer"] is not None:
+            from . import observer  # noqa: F401  # for observed plans only, and before anything is forked for one
         try:
             if plan["mode"] == "plain":
                 self._fork_worker(plan, control, first=True)
@@ -149,7 +151,7 @@ class Zygote:
 
     def _observe(self, worker: Worker, listener: int) -> None:
         """Answer the calls that the worker's filter shows. Where Yama is strict only an ancestor may look into a process."""
-        from .observer import Observer  # for observed plans only
+        from .observer import Observer
 
         observer = Observer(worker.plan, listener, worker.state, worker.ledger, lambda path: False, by_namespace=False)
 

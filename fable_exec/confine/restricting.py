@@ -56,7 +56,7 @@ def _judged_files(mode: LauncherMode, confinement: Confinement, view: FileView) 
     if not confinement.confines_files:
         return None
     if mode != "plain":
-        return {"mounted": True, "workspace_writable": view.writable}
+        return {"mounted": True, "workspace_writable": view.writable, "stand_ins": list(view.stand_ins())}
     rules = _host_root(view)
     return {
         "mounted": False,

@@ -54,7 +54,8 @@ SECRET_FILES = (
 """Secrets that system packages keep in /etc: empty for commands, also for root."""
 
 COMMAND_HOME = "/home/command"
-_PRIVATE_DIRECTORIES = ("/tmp", "/var/tmp", COMMAND_HOME)
+_HOSTS_TEMPORARY = ("/tmp", "/var/tmp")
+_PRIVATE_DIRECTORIES = (*_HOSTS_TEMPORARY, COMMAND_HOME)
 _SHARED_MEMORY_BYTES = 256 * 1024 * 1024
 
 
@@ -83,11 +84,18 @@ class FileView:
             ("bind", "{private}/tmp", "/tmp", "writable", "required"),
             ("bind", "{private}/tmp", "/var/tmp", "writable", "required"),
             ("bind", "{private}/home", COMMAND_HOME, "writable", "required"),
-            *(("anchor", path) for path in _parents_in_writable((self.workspace, *self._runtimes_outside_workspace()))),
+            *(("anchor", path) for path in self._anchors()),
             *_binds(self._runtimes_outside_workspace(), "read-only"),
             ("bind", self.workspace, self.workspace, "writable" if self.writable else "read-only", "required"),
             ("mount_proc",) if own_proc else ("bind", "/proc", "/proc", "read-only", "required"),
         )
+
+    def stand_ins(self) -> tuple[str, ...]:
+        """Directories of the launcher's own where the host has others of that name, with more or other things in them."""
+        return (*_HOSTS_TEMPORARY, *self._anchors())
+
+    def _anchors(self) -> tuple[str, ...]:
+        return _parents_in_writable((self.workspace, *self._runtimes_outside_workspace()))
 
     def _runtimes_outside_workspace(self) -> tuple[str, ...]:
         """Longest last, so that no mount is hidden by a later one above it; what the system directories hold is there already."""

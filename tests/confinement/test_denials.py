@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -173,6 +174,7 @@ def servers(tmp_path: Path) -> Iterator[tuple[int, str, str]]:
             server.bind(address)
             server.listen()
         yield tcp.getsockname()[1], path, name
+    os.unlink(path)
 
 
 @in_modes()
@@ -223,6 +225,13 @@ server = socket.create_server(("127.0.0.1", port))
 socket.create_connection(("127.0.0.1", port)).close()
 named = socket.socket(socket.AF_UNIX); named.bind(chr(0) + "own"); named.listen()
 socket.socket(socket.AF_UNIX).connect(chr(0) + "own")
+late = "/tmp/late"
+try:
+    socket.socket(socket.AF_UNIX).connect(late)
+except FileNotFoundError:
+    pass
+later = socket.socket(socket.AF_UNIX); later.bind(late); later.listen()
+socket.socket(socket.AF_UNIX).connect(late)
 file = socket.socket(socket.AF_UNIX); file.bind("own"); file.listen()
 socket.socket(socket.AF_UNIX).connect("own")
 datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); datagrams.connect(("127.0.0.1", 9))
@@ -247,6 +256,17 @@ def test_a_secret_that_is_read_is_told_where_that_is_asked_for(mode: str, worksp
     assert told(result) == {("open for reading", str(secret), "host_reads")}
     with confined(workspace, mode, allowed_executables=PROGRAMS) as broker:
         assert told(broker.execute_command(("cat", str(secret)))) == set()
+
+
+@in_modes("slots", "namespace")
+def test_the_hosts_temporary_directory_is_told_of_where_the_private_one_lacks_something(mode: str, workspace: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as host, confined(workspace, mode, confinement=READS) as broker:
+        Path(host, "file").write_text("outside\n")
+        text = f"cat {host}/file; echo x > {host}/file; mkdir /tmp/own && echo x > /tmp/own/x && cat /tmp/own/missing; true"
+        assert told(run(broker, "sh", "-c", text)) == {
+            ("open for reading", f"{host}/file", "host_reads"),
+            ("open for writing", f"{host}/file", "host_writes"),
+        }
 
 
 @in_modes()
