@@ -7,6 +7,7 @@ leads to, may have become another.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -149,12 +150,24 @@ class KnownFiles:
 
     def changed_unseen(self) -> list[LaterFile]:
         """Files that changed and may not have been reported: what is written by another name of a file tells of that name."""
-        return [file for file in self._exposed if self.is_news(file)]
+        if not self._exposed:
+            return []
+        root = self._workspace.fd
+        return [file for file in self._exposed if not self._is_same(root, file) and self.is_news(file)]
 
     def is_news(self, file: LaterFile) -> bool:
         """Whether it is not known, or not as it was."""
         known = self._files.get(file.components)
         return known is None or known.identity != self._identity(file.components)
+
+    def _is_same(self, root: int, file: LaterFile) -> bool:
+        """The quick look, in one call: the same inode, unchanged, is the same file, however the name led there."""
+        known = self._files.get(file.components)
+        try:
+            status = os.stat(file.path, dir_fd=root, follow_symlinks=False)
+        except (OSError, ValueError):
+            return False
+        return known is not None and known.identity == (status.st_ino, status.st_ctime_ns, status.st_nlink)
 
     def warnings(self) -> Iterator[Finding]:
         """Files with names that are not in the workspace: what is written through them is not seen."""
