@@ -162,9 +162,10 @@ for family, address in ((socket.AF_INET, ("127.0.0.1", port)), (socket.AF_INET6,
 
 
 @pytest.fixture
-def servers(tmp_path: Path) -> Iterator[tuple[int, str, str]]:
-    """The host listens on a port, at a path and under an abstract name."""
-    path, name = str(tmp_path / "server"), f"fable-exec-{os.urandom(4).hex()}"
+def servers() -> Iterator[tuple[int, str, str]]:
+    """The host listens on a port, at a path (which must be short) and under an abstract name."""
+    name = f"fable-exec-{os.urandom(4).hex()}"
+    path = f"/tmp/{name}"
     with (
         socket.create_server(("127.0.0.1", 0)) as tcp,
         socket.socket(socket.AF_UNIX) as file,
