@@ -181,7 +181,8 @@ class Host:
         """End what was started and take away what lies outside the directory of the run."""
         for cleanup in self.cleanups:
             cleanup()
-        for process in (*self.victims, self.vault):
+        started: list[subprocess.Popen[Any]] = [*self.victims, self.vault]
+        for process in started:
             process.kill()
             process.wait()
         for listener in self.listeners.values():

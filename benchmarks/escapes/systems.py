@@ -15,13 +15,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from benchmarks.escapes.scene import Host
 
+if TYPE_CHECKING:
+    from fable_exec.confine.plan import LaunchMode
+
 __all__ = ["OURS", "PEERS", "SYSTEMS", "Skipped", "System", "opened"]
 
-OURS = ("slots", "namespace", "plain", "auto")
+OURS: tuple[LaunchMode, ...] = ("slots", "namespace", "plain", "auto")
 PEERS = ("bwrap", "sandlock", "codex", "srt")
 SYSTEMS = ("control", *OURS, *PEERS)
 _SECONDS = 120.0
@@ -46,7 +49,7 @@ class System(Protocol):
 class Ours:
     """A broker of this library with the strict policy."""
 
-    def __init__(self, host: Host, mode: str) -> None:
+    def __init__(self, host: Host, mode: LaunchMode) -> None:
         self._host, self._mode = host, mode
         self._open()
 
@@ -213,7 +216,8 @@ def opened(name: str, host: Host) -> Iterator[Any]:
     """
     system: Any = None
     try:
-        system = Ours(host, name) if name in OURS else _CLASSES[name](host)
+        mode = next((mode for mode in OURS if mode == name), None)
+        system = _CLASSES[name](host) if mode is None else Ours(host, mode)
         if "ready" not in system.run([PYTHON, "-c", "print('ready')"], locked=False, seconds=60):
             raise Skipped("a harmless command printed nothing")
         system.run([PYTHON, "-c", "print('ready')"], locked=True, seconds=60)

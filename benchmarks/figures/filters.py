@@ -54,7 +54,7 @@ def _once(setting: Setting) -> list[Figure]:
     machine = platform.machine()
     many = tuple(str(path) for path in sorted(Path("/usr/lib").iterdir()) if path.is_dir())[:100]
     rules = {"few": LandlockRules(execute=SYSTEM), "many": LandlockRules(execute=SYSTEM, read=many)}
-    sets = {name: downgrade(compile_rules(each), kernel_confine.landlock_abi())[0].to_wire() for name, each in rules.items()}
+    sets = {name: downgrade(compile_rules(each), kernel_confine.landlock_abi()).to_wire() for name, each in rules.items()}
     programs = {"strict": assemble(filters.strict(), machine).to_wire(), "plain": assemble(filters.plain(), machine).to_wire()}
     steps = {
         f"restrict_files, {len(SYSTEM)} paths": lambda: restrict_files(sets["few"]),

@@ -307,7 +307,7 @@ class ExecutionBroker(BlockingCalls):
 
     def explain(self, command: Iterable[str], cwd: str | None = None) -> Explanation:
         """What would happen to `command` now. A malformed command or cwd raises as execute_command would."""
-        request = ExecuteCommand(command=tuple(command) if not isinstance(command, str) else command, cwd=cwd)  # type: ignore[arg-type]
+        request = ExecuteCommand(command=command, cwd=cwd)
         directory = self._commands.directory(request.cwd)
         executable = self._executables.find(request.command[0])
         foreseen = self._foreseen(request.command, directory)

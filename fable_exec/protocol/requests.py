@@ -6,8 +6,8 @@ A request that exists is well formed; whether it is allowed is decided elsewhere
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 import attrs
 
@@ -49,6 +49,11 @@ _ENCODING = rules.one_of("utf-8", "base64")
 def _by(rule: rules.Rule) -> dict[str, Any]:
     """Field metadata: the value must pass `rule`. attrs' own validators can be switched off for a whole process, this cannot."""
     return {_RULE: rule}
+
+
+def _items(given: Iterable[str]) -> tuple[str, ...]:
+    """What is given, as it is: a converter that tells type checkers that a list may be. The rule makes the tuple."""
+    return cast("tuple[str, ...]", given)
 
 
 @attrs.frozen(kw_only=True)
@@ -198,7 +203,7 @@ class SearchFiles(Request):
 class CommandRequest(Request):
     """What running in front and running in the background have in common. None means the policy's default."""
 
-    command: tuple[str, ...] = attrs.field(metadata=_by(rules.argv))
+    command: tuple[str, ...] = attrs.field(converter=_items, metadata=_by(rules.argv))
     cwd: str | None = attrs.field(default=None, metadata=_by(rules.optional(rules.path)))
     timeout_seconds: float | None = attrs.field(default=None, metadata=_by(rules.optional(rules.timeout)))
     idle_timeout_seconds: float | None = attrs.field(default=None, metadata=_by(rules.optional(rules.timeout)))

@@ -13,8 +13,8 @@ import pytest
 
 from fable_exec import (
     BrokerGone,
-    Conflict,
     Confinement,
+    Conflict,
     Denied,
     ExecutableDenied,
     InvalidRequest,
@@ -241,7 +241,7 @@ def test_a_search_finds_lines_and_counts_what_it_left_out(door: Any, workspace: 
     assert len(door.search_files("needle", name_pattern="*.py", ignore_case=True).matches) == 2
     assert door.search_files("needle", max_matches=1).truncated
     for query, pattern in (("a\nneedle", None), ("\n", None), ("a\0b", None), ("needle", "src/*.py"), ("needle", "a\0")):
-        with pytest.raises(InvalidRequest, match="never match|NUL"):
+        with pytest.raises(InvalidRequest, match=r"never match|NUL"):
             door.search_files(query, name_pattern=pattern)
     with pytest.raises(PathNotFound):
         door.search_files("needle", "nowhere")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,11 +55,12 @@ def test_a_jump_that_grows_may_push_another_out_of_reach() -> None:
 def test_a_label_that_is_behind_missing_or_doubled_is_refused() -> None:
     label = Label("here")
     done = Plain(bpf.RETURN, 0)
-    for items, complaint in (
+    cases: list[tuple[list[Any], str]] = [
         ([label, Branch(bpf.JUMP_EQUAL, 0, true=label), done], "before"),
         ([Branch(bpf.JUMP_EQUAL, 0, true=label), done], "nowhere"),
         ([Branch(bpf.JUMP_EQUAL, 0, true=label), label, label, done], "twice"),
-    ):
+    ]
+    for items, complaint in cases:
         with pytest.raises(ValueError, match=complaint):
             bpf.assemble(items)
 
@@ -70,7 +73,7 @@ def test_a_program_longer_than_the_kernel_takes_is_refused() -> None:
 
 def test_symbols_are_listed_with_the_index_of_their_instruction() -> None:
     target = Label()
-    items = [Plain(bpf.LOAD, 0), Branch(bpf.JUMP_EQUAL, Symbol("pid"), true=target), Plain(bpf.RETURN, 1), target]
+    items: list[Any] = [Plain(bpf.LOAD, 0), Branch(bpf.JUMP_EQUAL, Symbol("pid"), true=target), Plain(bpf.RETURN, 1), target]
     _, symbols = bpf.assemble([*items, Plain(bpf.RETURN, 2)])
     assert symbols == ((1, Symbol("pid")),)
 

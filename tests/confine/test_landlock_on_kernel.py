@@ -295,7 +295,7 @@ def test_a_ruleset_that_the_kernel_refuses_restricts_nothing_and_says_which_call
 
 
 def test_a_path_that_is_refused_is_named(scene: Scene) -> None:
-    wire = {"paths": [[str(scene.open), 1 << 60, False]]}
+    wire: dict[str, Any] = {"paths": [[str(scene.open), 1 << 60, False]]}
     assert f"{scene.open} unrestricted 0" in perform(scene.rules(), **wire)
 
 

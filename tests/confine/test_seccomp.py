@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -60,7 +61,7 @@ def conditions(draw: st.DrawFn) -> Condition:
     width = LONG if wide else WORD
     mask = draw(st.one_of(st.just(width), st.sampled_from([1, 0xF, 0x7E020000, 0xFFFF]), st.integers(0, width)))
     constants = st.one_of(st.integers(0, 3), st.integers(0, width)).map(lambda value: value & mask)
-    symbols = st.sampled_from([Symbol(name) for name in BINDING]) if mask == width else constants
+    symbols: st.SearchStrategy[Any] = st.sampled_from([Symbol(name) for name in BINDING]) if mask == width else constants
     values = draw(st.lists(st.one_of(constants, symbols), min_size=1, max_size=4))
     return Condition(argument=draw(st.integers(0, 5)), mask=mask, values=tuple(values), among=draw(st.booleans()), wide=wide)
 

@@ -70,7 +70,7 @@ INJECTED: list[tuple[str, str, str, Callable[[Plan], Plan]]] = [
 def test_what_is_announced_and_does_not_hold_is_found_out(
     mode: str, protection: str, harm: Callable[[Plan], Plan], workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compile_plan = room.compile_plan
+    compile_plan = room.compile_plan  # type: ignore[attr-defined]  # as that room imported it
     monkeypatch.setattr(room, "compile_plan", lambda *arguments, **named: harm(compile_plan(*arguments, **named)))
     with confined(workspace, mode, confinement=DEGRADABLE) as broker:
         told = {each.protection: each for each in broker.execute_command(("true",)).confinement}

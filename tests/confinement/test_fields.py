@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -61,7 +62,7 @@ def outside(tmp_path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def listening(family: int, address: object) -> Iterator[socket.socket]:
+def listening(family: int, address: Any) -> Iterator[socket.socket]:
     with socket.socket(family, socket.SOCK_STREAM) as server:
         server.bind(address)
         server.listen()

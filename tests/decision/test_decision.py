@@ -43,7 +43,8 @@ UNKNOWN = ArgumentFacts(known=False, allowed=False, reason="there is no argument
 
 
 def command(name: str = "git", **facts: Any) -> CommandFacts:
-    return CommandFacts(**{"name": name, "listed": True, "unchanged": True} | facts)
+    usual: dict[str, Any] = {"name": name, "listed": True, "unchanged": True}
+    return CommandFacts(**usual | facts)
 
 
 def write(*targets: str, scope: tuple[str, ...] | None = None) -> WriteFacts:

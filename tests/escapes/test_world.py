@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.requires_ability("userns", "own_proc")
 USERS = ("root", "user")
 
 
-def told_by(program: str, user: str = "root", **more: bool) -> str:
+def told_by(program: str, user: str = "root", **more: Any) -> str:
     """What a Python program prints in a world."""
     done = run_inside(World(user=user, **more), ["-c", program], seconds=60)
     assert done.returncode == 0, done.stderr

@@ -32,7 +32,7 @@ GIT_ENVIRONMENT = {**ENVIRONMENT, **_NOBODY}
 class Guarded:
     """One workspace under a sentry. `runner` is made when it is first needed; without one, commands are plain processes."""
 
-    def __init__(self, path: Path, quarantine: Path, mode: str | None, action: Any = "neutralise") -> None:
+    def __init__(self, path: Path, quarantine: Path, mode: Any, action: Any = "neutralise") -> None:
         self.path, self.quarantine, self.mode = path, quarantine, mode
         self.workspace = Workspace.open(path)
         self.runner: Runner | None = None
@@ -90,9 +90,9 @@ class Guarded:
             )
             return done.stdout
         if self.runner is None:
-            view = FileView(workspace=str(self.path), writable=True)
+            mode, view = self.mode, FileView(workspace=str(self.path), writable=True)
             launchers = Launchers(identity(self.path))
-            self.runner = Runner(launchers, lambda support: compile_plan(self.mode, support, Confinement(), view))
+            self.runner = Runner(launchers, lambda support: compile_plan(mode, support, Confinement(), view))
         self.last = self.runner.run(shell(script, environment=GIT_ENVIRONMENT, pins=pins, pins_required=False))
         return self.last.stdout.text() + self.last.stderr.text()
 

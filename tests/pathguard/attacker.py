@@ -52,7 +52,8 @@ def _entries(path: str) -> list[str]:
 
 def main() -> None:
     kind, root, *names = sys.argv[1:]
-    act = {"exchange": exchange, "create_remove": create_remove}[kind](root, *names)
+    kinds: dict[str, Callable[..., Callable[[], None]]] = {"exchange": exchange, "create_remove": create_remove}
+    act = kinds[kind](root, *names)
     count = 0
     while True:
         for _ in range(50):

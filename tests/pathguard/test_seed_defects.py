@@ -146,7 +146,7 @@ def test_a_refused_write_leaves_no_directories_behind(
 ) -> None:
     with pytest.raises((PathDenied, PathError)) as refusal:
         held.write_replace(posix(text), b"x", **options)  # type: ignore[arg-type]
-    assert refusal.value.reason == reason
+    assert getattr(refusal.value, "reason", None) == reason
     assert os.listdir(workspace) == []
 
 

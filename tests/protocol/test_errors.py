@@ -64,7 +64,7 @@ def every_class(kind: type[errors.FableExecError] = errors.FableExecError) -> It
             yield from every_class(subclass)
 
 
-@pytest.mark.parametrize("kind", sorted(set(every_class()), key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", sorted(set(every_class()), key=str), ids=str)
 def test_every_class_comes_out_on_the_other_side_and_survives_pickling(kind: type[errors.FableExecError]) -> None:
     wire = json.loads(encode_frame(p.encode_error(kind("why it was refused"), "inspect_files", 7)))
     assert wire["id"] == 7 and wire["code"] == kind.code

@@ -116,7 +116,8 @@ class Loop:
         self.answers.append(json.loads(line))
 
     def finish_some(self) -> None:
-        while self.running and self.data.draw(st.booleans(), label="another finishes"):
+        goes_on: st.SearchStrategy[Any] = st.booleans()
+        while self.running and self.data.draw(goes_on, label="another finishes"):
             self.finish(self.data.draw(st.sampled_from(self.running), label="which"))
             self.begin_what_may_begin()
 

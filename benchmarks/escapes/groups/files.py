@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from benchmarks.escapes.attempt import Registry, printed, won
+from benchmarks.escapes.attempt import Registry, Setup, printed, won
 from benchmarks.escapes.scene import Scene
 
 __all__ = ["ATTEMPTS"]
@@ -22,7 +22,7 @@ def _marked(scene: Scene, output: str) -> bool:
 
 def _changed(scene: Scene, output: str) -> bool:
     """The bait is not what it was, down to its inode's times and attributes."""
-    return _state(scene) != scene.notes["state"]
+    return bool(_state(scene) != scene.notes["state"])
 
 
 def _state(scene: Scene) -> list[object]:
@@ -127,7 +127,7 @@ for _name, _code in _METADATA.items():
 # Secrets. The secret in the output is the effect.
 
 
-def _home_secret(relative: str) -> object:
+def _home_secret(relative: str) -> Setup:
     def prepare(scene: Scene) -> None:
         path = scene.host.home / relative
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -307,7 +307,7 @@ def _temporary(scene: Scene) -> None:
         file.write(scene.secret)
     os.chmod(path, 0o666)
     scene.notes["tmp_path"] = path
-    scene.host.cleanups.append(lambda: os.path.exists(path) and os.unlink(path))
+    scene.host.cleanups.append(lambda: Path(path).unlink(missing_ok=True))
 
 
 add("System V and POSIX IPC", "the host's /tmp read", "print(get(S.tmp_path))", printed, prepare=_temporary)

@@ -10,7 +10,7 @@ import os
 import time
 from pathlib import Path
 
-from benchmarks.escapes.attempt import Registry
+from benchmarks.escapes.attempt import Effect, Registry, Setup
 from benchmarks.escapes.scene import Scene, run_git
 
 __all__ = ["ATTEMPTS"]
@@ -21,7 +21,7 @@ add = ATTEMPTS.add
 _DEPTH = "1/2/3/4/5/6"
 
 
-def planted(*relative: str) -> object:
+def planted(*relative: str) -> Effect:
     """Whether the token can be read at one of these paths, seen from the attempt's directory."""
 
     def effect(scene: Scene, output: str) -> bool:
@@ -43,14 +43,14 @@ def _holds(path: Path, token: str) -> bool:
         os.close(descriptor)
 
 
-def _at_top(relative: str) -> object:
+def _at_top(relative: str) -> Effect:
     def effect(scene: Scene, output: str) -> bool:
         return _holds(scene.host.workspace / relative, scene.token)
 
     return effect
 
 
-def repository(at: str) -> object:
+def repository(at: str) -> Setup:
     def prepare(scene: Scene) -> None:
         scene.host.copy_repository(scene.directory / at)
 
@@ -283,7 +283,7 @@ for _name, _text in {
 
 def _late(scene: Scene, output: str) -> bool:
     time.sleep(0.6)
-    return planted("n/.git/hooks/post-merge")(scene, output)  # type: ignore[operator]
+    return planted("n/.git/hooks/post-merge")(scene, output)
 
 
 _PLANT = "os.makedirs('n/.git/hooks', exist_ok=True); put('n/.git/hooks/post-merge', S.token)"

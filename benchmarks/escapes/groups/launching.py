@@ -9,7 +9,7 @@ import os
 import time
 from pathlib import Path
 
-from benchmarks.escapes.attempt import Registry
+from benchmarks.escapes.attempt import Effect, Registry
 from benchmarks.escapes.scene import Scene
 
 __all__ = ["ATTEMPTS"]
@@ -134,7 +134,7 @@ def _log(scene: Scene) -> None:
     scene.notes.update(policy=str(path), audit=str(scene.host.audit_path))
 
 
-def _tampered(name: str) -> object:
+def _tampered(name: str) -> Effect:
     def effect(scene: Scene, output: str) -> bool:
         path = Path(scene.notes[name])
         return not path.exists() or scene.token in path.read_text() or not path.stat().st_size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from benchmarks.escapes.attempt import Registry
+from benchmarks.escapes.attempt import Effect, Registry
 from benchmarks.escapes.scene import Scene
 
 __all__ = ["ATTEMPTS"]
@@ -13,7 +13,7 @@ ATTEMPTS = Registry()
 add = ATTEMPTS.add
 
 
-def _heard(*names: str) -> object:
+def _heard(*names: str) -> Effect:
     def effect(scene: Scene, output: str) -> bool:
         return scene.heard(*names)
 

@@ -7,7 +7,7 @@ import resource
 import time
 from pathlib import Path
 
-from benchmarks.escapes.attempt import Registry, won
+from benchmarks.escapes.attempt import Effect, Registry, won
 from benchmarks.escapes.scene import Scene
 
 __all__ = ["ATTEMPTS"]
@@ -111,7 +111,7 @@ add(
 )
 
 
-def _vault_changed(question: str) -> object:
+def _vault_changed(question: str) -> Effect:
     def effect(scene: Scene, output: str) -> bool:
         return scene.token[:8] in scene.host.ask_vault(question)
 
