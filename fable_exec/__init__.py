@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         StateUnreadable,
         WritesLocked,
     )
-    from fable_exec.outcome import Applied, Captured, EndedBy, Outcome, Survivor
+    from fable_exec.outcome import Applied, Captured, Denial, EndedBy, Observed, Outcome, Survivor
     from fable_exec.policy import (
         ArgumentPolicy,
         AuditRules,
@@ -63,7 +63,7 @@ _ROOMS = {
         "PathDenied", "PathError", "PathExists", "PathIsDirectory", "PathNotDirectory", "PathNotFound", "PathPermission",
         "PolicyError", "StateUnreadable", "WritesLocked",
     ),
-    "outcome": ("Applied", "Captured", "EndedBy", "Outcome", "Survivor"),
+    "outcome": ("Applied", "Captured", "Denial", "EndedBy", "Observed", "Outcome", "Survivor"),
     "policy": (
         "ArgumentPolicy", "AuditRules", "BrokerPolicy", "Confinement", "EnvironmentPolicy", "Limits", "PathRules", "Protections",
         "load_policy",
@@ -96,7 +96,9 @@ __all__ = [
     "Started",
     "Applied",
     "Captured",
+    "Denial",
     "EndedBy",
+    "Observed",
     "Outcome",
     "Survivor",
     "ArgumentDenied",
