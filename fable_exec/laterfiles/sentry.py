@@ -82,7 +82,7 @@ class Sentry:
     def kind_at(self, components: Names, *, is_directory: bool) -> Kind | None:
         """The kind of a path by its names, by what the directories above it are, and by what the host's files lead to."""
         with self._lock:
-            self._take_in_the_hosts()
+            self._catch_up()
             for depth in range(1, len(components) + 1):
                 leads_on = is_directory or depth < len(components)
                 file = self._known.at(components[:depth])
@@ -94,13 +94,13 @@ class Sentry:
     def held_by_host(self, components: Names) -> LaterFile | None:
         """A later file of the host at or below a path."""
         with self._lock:
-            self._take_in_the_hosts()
+            self._catch_up()
             return self._known.first_below(components, of_host=True)
 
     def held_below(self, components: Names) -> LaterFile | None:
         """A later file at or below a path, whoever made it."""
         with self._lock:
-            self._take_in_the_hosts()
+            self._catch_up()
             return self._known.first_below(components, of_host=False)
 
     def rely_on_pins(self, held: bool) -> None:
@@ -157,6 +157,11 @@ class Sentry:
         if self._running == 0:
             self._known.accept(self._appeared())
             self._accept_gaps()
+
+    def _catch_up(self) -> None:
+        """The same for a question between commands; where nothing is watched, what was seen last has to do: a look takes long."""
+        if not self._watch.reason:
+            self._take_in_the_hosts()
 
     def _appeared(self) -> Iterable[LaterFile]:
         changes = self._changes()

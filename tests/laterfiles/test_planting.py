@@ -147,7 +147,7 @@ def test_what_is_too_deep_to_be_named_is_taken_away_as_a_whole(guarded: Guarded,
     assert [(each.kind, each.done) for each in found] == [(Kind.NOT_JUDGED, "quarantined")]
     assert not guarded.host("find . -name .envrc")
     assert guarded.planted("true") == {}
-    guarded.host("rm -rf r*")
+    guarded.host("rm -rf r* ../quarantine")
 
 
 def test_what_the_host_has_too_deep_stays_where_it_is(guarded: Guarded) -> None:
@@ -286,6 +286,18 @@ def test_names_outside_of_a_later_file_are_pointed_out_at_the_start(swept: Guard
         "echo x > .envrc; ln .envrc ../outside; git init -q; ln .git/hooks/update.sample ../sample; echo x > .git/hooks/update; ln .git/hooks/update u"
     )
     assert {each.path for each in swept.sentry.warnings} == {".envrc"}
+
+
+def test_a_question_between_commands_does_not_look_through_everything_where_nothing_is_watched(swept: Guarded) -> None:
+    swept.host("git init -q --bare b")
+    sentry = swept.sentry
+    sentry._watch.close()
+    entered = sentry._scanner._entered
+    calls: list[tuple[str, ...]] = []
+    sentry._scanner._entered = lambda directory: calls.append(directory) or entered(directory)  # type: ignore[method-assign, func-returns-value]
+    assert sentry.kind_at(("b", "config"), is_directory=False) is Kind.GIT_CONFIG
+    assert sentry.kind_at(("c", "config"), is_directory=False) is None
+    assert calls == []
 
 
 # How it is dealt with
