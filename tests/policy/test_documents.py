@@ -310,6 +310,7 @@ def test_the_canonical_form_is_stable() -> None:
         '{"allowed_executables":["python","python3","pytest"],'
         '"argument_rules":{"documents":[],"mode":"off","tools":null,"unknown_tools":"deny"},'
         '"audit":{"on_failure":"refuse","path":null},"confinement":{"bind_ports":[],"connect_ports":[],"network":"off",'
+        '"observe":"changes",'
         '"planted_files":"neutralise","protections":{"host_metadata":"degradable","host_reads":"strict","host_sockets":"strict",'
         '"host_writes":"strict","kernel_surface":"strict","later_files":"degradable","network":"strict",'
         '"other_processes":"degradable","resources":"degradable","whole_tree_end":"strict","workspace_writes":"strict"},'
