@@ -13,6 +13,7 @@ import sys
 if sys.platform == "linux":
     O_PATH = os.O_PATH
     MSG_CMSG_CLOEXEC = socket.MSG_CMSG_CLOEXEC
+    SOCK_CLOEXEC, SOCK_NONBLOCK = socket.SOCK_CLOEXEC, socket.SOCK_NONBLOCK
     pidfd_open = os.pidfd_open
     pidfd_send_signal = signal.pidfd_send_signal
 
@@ -50,6 +51,7 @@ else:
 
     O_PATH = 0
     MSG_CMSG_CLOEXEC = 0
+    SOCK_CLOEXEC = SOCK_NONBLOCK = 0
 
     def _missing() -> OSError:
         return OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))

@@ -18,6 +18,7 @@ from typing import Any
 
 from . import kernel_notify, observed_addresses, wire
 from .kernel_notify import Call
+from .linuxos import SOCK_CLOEXEC, SOCK_NONBLOCK
 from .observed_files import Attempt, is_quiet, view_of
 from .refusals import Ledger, Refusal
 
@@ -29,7 +30,7 @@ _REFUSED = [errno.EPERM]
 """What is not known is not let through."""
 _AT_SYMLINK_NOFOLLOW = 0x100
 _CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-_LIBRARY_SOCKET = socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+_LIBRARY_SOCKET = socket.SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK
 """How the C library makes a socket for its name services, with each look-up of a user."""
 _FAMILIES: dict[int, str] = {socket.AF_UNIX: "unix", socket.AF_INET: "inet", socket.AF_INET6: "inet6"}
 _LIBRARY_SOCKETS = ("/run/nscd/", "/run/systemd/", "/dev/log", "/run/dbus/")
