@@ -80,6 +80,9 @@ def documents(workspace: Path, *protections: Protections, **more: Any) -> str:
 
 
 def answers(host: str, workspace: Path, *protections: Protections, **more: Any) -> list[dict[str, Any]]:
+    readable = workspace / "read-me"
+    readable.write_text("read")
+    readable.chmod(0o600)
     done = HOSTS[host](documents(workspace, *protections, **more))
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
@@ -137,6 +140,30 @@ def test_the_default_modes_hold_without_namespaces_and_not_without_landlock_or_s
     assert answers("own_proc", workspace, default)[0].get("exit_code") == 0
     assert answers("landlock", workspace, default)[0]["protection"] == "workspace_writes"
     assert answers("seccomp", workspace, default)[0]["protection"] == "kernel_surface"
+
+
+HELP = {"landlock": "Linux 5.13 or newer", "seccomp": "CONFIG_SECCOMP_FILTER"}
+"""Words of what to do about each means that the default cannot do without."""
+
+
+@pytest.mark.parametrize("host", HELP)
+def test_where_the_default_does_not_hold_everything_but_commands_works(host: str, workspace: Path) -> None:
+    (answer,) = answers(host, workspace, Confinement.strict().protections)
+    still = answer["still"]
+    for words in (f'"{answer["protection"]}" is strict', answer["reason"], HELP[host], "fable-exec doctor", "degradable"):
+        assert words in answer["message"]
+    assert still["states"] == still["states explained"]
+    assert {name: state for name, state in still["states"].items() if name in WEAKER[host]} == WEAKER[host]
+    assert still["states"].keys() == set(PROTECTIONS)
+    assert still["explained"] == [False, "confinement", "confinement-unavailable", answer["message"]]
+    assert (still["planned"], still["unlisted"], still["read"]) == (True, "executable-denied", "read")
+
+
+def test_where_no_launcher_can_be_had_everything_is_told_as_unavailable(workspace: Path) -> None:
+    (answer,) = answers("namespaces", workspace, EVERYTHING_DEGRADABLE, launch="slots")
+    assert set(answer["still"]["states"].values()) == {"unavailable"}
+    assert answer["still"]["explained"][:3] == [False, "confinement", "confinement-unavailable"]
+    assert answer["still"]["read"] == "read"
 
 
 @pytest.mark.parametrize(("host", "launch"), [("namespaces", "slots"), ("namespaces", "namespace"), ("own_proc", "slots")])

@@ -186,6 +186,12 @@ def test_a_document_that_says_nothing_of_confinement_is_strict(table: dict[str, 
     assert BrokerPolicy.from_mapping({"workspace": str(workspace), **table}).confinement == Confinement.strict()
 
 
+def test_the_document_that_switches_confinement_off_is_the_one_in_the_manual(workspace: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/confine.md").read_text()
+    document = page.partition("## Switch it off")[2].partition("```toml\n")[2].partition("```")[0]
+    assert parse_toml(f'workspace = "{workspace}"\n{document}').confinement == Confinement.off()
+
+
 @pytest.mark.parametrize("document", [None, [], "x", 3, [("workspace", "/usr")]])
 def test_a_document_that_is_no_table_is_refused(document: Any) -> None:
     assert faults(lambda: BrokerPolicy.from_mapping(document))[0][1].startswith("must be a table")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fable_exec import BrokerPolicy, PolicyError
+from fable_exec import BrokerPolicy, Confinement, PolicyError
 from fable_exec.policy import dump_json
 from fable_exec.server.options import Options, read_options
 
@@ -34,6 +34,18 @@ def test_flags_complete_and_win_over_a_policy_file(workspace: Path, tmp_path: Pa
     (tmp_path / f"policy{suffix}").write_text(text)
     found = options(workspace, "--policy", str(tmp_path / f"policy{suffix}"), "--max-output-bytes", "8")
     assert (found.policy.max_output_bytes, found.policy.launch) == (8, "plain")
+
+
+def test_commands_are_confined_unless_a_flag_or_the_policy_says_otherwise(workspace: Path, tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text('[confinement]\nnetwork = "full"\n')
+    assert options(workspace).policy.confinement == Confinement.strict()
+    assert options(workspace, "--policy", str(file)).policy.confinement == Confinement(network="full")
+    for word, confinement in (("off", Confinement.off()), ("strict", Confinement.strict())):
+        assert options(workspace, "--policy", str(file), "--confinement", word).policy.confinement == confinement
+    assert options(workspace, "--workspace", "/tmp", "--confinement", "off").policy.workspace == Path("/tmp")
+    with pytest.raises(PolicyError, match="choose a directory of its own"):
+        options(workspace, "--workspace", "/tmp")
 
 
 def test_a_policy_may_come_by_a_descriptor(workspace: Path) -> None:
