@@ -142,6 +142,7 @@ def _asked_of_kernel(support: Support) -> Iterator[tuple[str, str, int]]:
     yield "namespaces", "root" if by_root else "user namespaces", 0 if support.namespaces else support.user_namespaces
     yield "own_proc", "a /proc of its own", support.own_proc
     yield "seccomp", "a filter of system calls", support.seccomp
+    yield "notifications", "a filter that tells of refusals", support.notify
     yield "landlock", f"ABI {support.landlock_abi}", 0 if support.landlock_abi else support.landlock
 
 

@@ -29,6 +29,11 @@ _REMEDIES: dict[str, dict[int, str]] = {
         errno.EINVAL: "a kernel with CONFIG_SECCOMP_FILTER",
         errno.ENOSYS: "a kernel with CONFIG_SECCOMP_FILTER",
     },
+    "notifications": {
+        errno.EBUSY: "nothing is weaker: `denials` tells of no refusals here; start the broker outside what observes it",
+        errno.EINVAL: "nothing is weaker: `denials` tells of no refusals before Linux 5.6",
+        errno.ENOSYS: "nothing is weaker: `denials` tells of no refusals before Linux 5.6",
+    },
     "landlock": {
         errno.ENOSYS: "Linux 5.13 or newer (better 6.12, ABI 6) with CONFIG_SECURITY_LANDLOCK; in Docker, a seccomp profile that "
         "allows the landlock_ calls: the default one of Docker 20.10.7 and newer does",
