@@ -5,6 +5,7 @@ As with files, the kernel decides by itself and nothing here may ever be an answ
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -58,13 +59,14 @@ class Network:
 
     Args:
         rules: "kind": "own" (a network of the launcher's, loopback only), "ports" (TCP to and on the listed ports of the host's)
-            or "open"; "connect" and "bind": the ports; "own_names": whether abstract names are the launcher's own.
+            or "open"; "connect" and "bind": the ports; "names": whose abstract names there are: "own", the host's as well but
+            out of reach ("scoped"), or "open".
     """
 
     def __init__(self, rules: dict[str, Any]) -> None:
         self._kind: str = rules["kind"]
         self._ports: dict[str, list[int]] = {"connect": rules["connect"], "send": rules["connect"], "bind": rules["bind"]}
-        self._own_names: bool = rules["own_names"]
+        self._names: str = rules["names"]
 
     def refuses(self, operation: str, address: Address, pid: int, descriptor: int) -> str | None:
         """The protection that keeps `pid` from connecting its `descriptor` to, sending to or binding `address`; None if none."""
@@ -85,7 +87,13 @@ class Network:
         return kernel_notify.socket_type(pid, descriptor) == socket.SOCK_STREAM
 
     def _hides_name(self, name: str, pid: int) -> bool:
-        return bool(name) and self._own_names and name.replace("\0", "@") not in _abstract_names(pid)
+        if not name or self._names == "open":
+            return False
+        sockets = _abstract_sockets(pid, name.replace("\0", "@"))
+        if self._names == "own":
+            return not sockets
+        # A name of the host's network: Landlock's scope lets through what a process of the launcher's own has.
+        return bool(sockets) and not any(_is_held(each) for each in sockets)
 
 
 def _is_loopback(address: Address) -> bool:
@@ -105,8 +113,19 @@ def _listens(port: int, pid: int) -> bool:
     return False
 
 
-def _abstract_names(pid: int) -> frozenset[str]:
-    return frozenset(fields[7][1:] for fields in _lines(pid, "unix", 7) if len(fields) == 8 and fields[7].startswith("@"))
+def _abstract_sockets(pid: int, name: str) -> list[str]:
+    """Inodes of the sockets with this abstract name in the network of `pid`."""
+    return [fields[6] for fields in _lines(pid, "unix", 7) if len(fields) == 8 and fields[7] == f"@{name}"]
+
+
+def _is_held(inode: str) -> bool:
+    """Whether a process of this PID namespace, whose /proc is ours, has the socket open."""
+    link = f"socket:[{inode}]"
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if any(os.readlink(f"/proc/{process}/fd/{each}") == link for each in os.listdir(f"/proc/{process}/fd")):
+                return True
+    return False
 
 
 def _lines(pid: int, table: str, splits: int) -> list[list[str]]:

@@ -183,14 +183,27 @@ def _told_as(call: str, protection: str) -> tuple[Any, ...]:
     return word, protection, place
 
 
+def _names_kind(mode: LauncherMode, confinement: Confinement, *, scoped: bool) -> str:
+    if _network_kind(mode, confinement) == "own":
+        return "own"
+    return "scoped" if scoped and mode != "plain" else "open"
+
+
 def observer_of(
-    rules: Iterable[Rule], architecture: str, mode: LauncherMode, confinement: Confinement, files: dict[str, Any] | None
+    rules: Iterable[Rule],
+    architecture: str,
+    mode: LauncherMode,
+    confinement: Confinement,
+    files: dict[str, Any] | None,
+    *,
+    scoped: bool,
 ) -> dict[str, Any]:
     """What the observer is told, ready for JSON.
 
     Args:
         rules: as `observed` gives them.
         files: how to judge a path, None where the plan leaves files alone.
+        scoped: Landlock keeps commands from abstract sockets outside.
     """
     rules = tuple(rules)
     numbers = ARCHITECTURES[architecture].numbers
@@ -210,7 +223,7 @@ def observer_of(
             "kind": _network_kind(mode, confinement),
             "connect": list(confinement.connect_ports),
             "bind": list(confinement.bind_ports),
-            "own_names": _network_kind(mode, confinement) == "own",
+            "names": _names_kind(mode, confinement, scoped=scoped),
         },
         "reads": confinement.observe == "reads",
     }

@@ -22,6 +22,7 @@ from fable_exec.policy.confinement import Confinement
 
 __all__ = ["call_step", "file_step"]
 
+_ABI_WITH_SCOPES = 6
 _SCOPES = ("abstract_unix_socket", "signal")
 _HOST_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _OWN_DEVICES = (*_HOST_DEVICES, "/dev/pts", "/dev/ptmx")
@@ -47,7 +48,8 @@ def call_step(
     if why_not_observed(mode, support, confinement):
         return ("load_filter", assemble(rules, support.machine).to_wire()), None
     rules = observed(rules, mode, confinement, Symbol(filters.LAUNCHER_KEY))
-    observer = observer_of(rules, support.machine, mode, confinement, _judged_files(mode, confinement, view))
+    scoped = confinement.confines_files and support.landlock_abi >= _ABI_WITH_SCOPES
+    observer = observer_of(rules, support.machine, mode, confinement, _judged_files(mode, confinement, view), scoped=scoped)
     return ("load_filter", assemble(rules, support.machine).to_wire()), observer
 
 

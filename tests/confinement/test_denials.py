@@ -19,6 +19,7 @@ import pytest
 from fable_exec import AuditRules, CommandResult, Confinement, ExecutionBroker
 from fable_exec.outcome import EndedBy, Observed
 from tests.confinement.places import GIT, Tree, available, confined, in_modes, repository, run
+from tests.hosts import alive_with, unique_sleep
 
 pytestmark = pytest.mark.requires_ability("linux")
 
@@ -243,6 +244,22 @@ datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); datagrams.connect(
 def test_a_commands_own_servers_are_no_refusals(mode: str, workspace: Path) -> None:
     with confined(workspace, mode, unlocked=True, allowed_executables=PROGRAMS) as broker:
         assert told(python(broker, OWN_SERVER)) == set()
+
+
+@in_modes("slots", "namespace")
+def test_abstract_names_of_the_hosts_network_are_told_and_not_a_commands_own(
+    mode: str, workspace: Path, servers: tuple[int, str, str]
+) -> None:
+    own = "named = socket.socket(socket.AF_UNIX); named.bind(chr(0) + 'own'); named.listen()"
+    text = (
+        f"import socket, sys, contextlib\n{own}\nsocket.socket(socket.AF_UNIX).connect(chr(0) + 'own')\n"
+        "with contextlib.suppress(OSError): socket.socket(socket.AF_UNIX).connect(chr(0) + sys.argv[1]); print('connected')\n"
+        "with contextlib.suppress(OSError): socket.socket(socket.AF_UNIX).connect(chr(0) + 'nobody')\n"
+    )
+    with confined(workspace, mode, confinement=Confinement(network="full"), allowed_executables=PROGRAMS) as broker:
+        result = python(broker, text, servers[2])
+    assert result.success, result.stderr
+    assert told(result) == (set() if result.stdout else {("connect", f"@{servers[2]}", "host_sockets")})
 
 
 @in_modes()
@@ -496,6 +513,24 @@ def test_a_killed_observer_takes_its_commands_with_it(mode: str, workspace: Path
             if broker.execute_command(("true",)).outcome is not EndedBy.BROKER_LOST:
                 break
         assert run(broker, "sh", "-c", "echo x > file; mkdir /usr/x; true").denials != ()  # the next one has new ones
+
+
+@pytest.mark.parametrize("observe", ["changes", "reads"])
+@in_modes()
+def test_nothing_outlives_a_killed_observer(mode: str, observe: str, workspace: Path) -> None:
+    seconds = unique_sleep()
+    text = f"setsid sleep {seconds} & sleep {seconds} & echo started; wait"
+    with confined(workspace, mode, confinement=Confinement(observe=observe), allowed_executables=PROGRAMS) as broker:  # type: ignore[arg-type]
+        started = broker.start_command(("sh", "-c", text))
+        next(started.events())
+        for pid in observers_of(broker, mode):
+            os.kill(pid, signal.SIGKILL)
+        result = started.wait()
+        assert result is not None and result.outcome is EndedBy.BROKER_LOST
+        give_up_at = time.monotonic() + 10
+        while alive_with(seconds) and time.monotonic() < give_up_at:
+            time.sleep(0.01)
+        assert alive_with(seconds) == []
 
 
 def test_denials_go_the_same_way_through_every_door(workspace: Path) -> None:
