@@ -10,7 +10,7 @@ import attrs
 
 from benchmarks.measuring import Samples
 
-__all__ = ["Figure", "Target", "Unit", "Verdict", "at_least", "at_most", "times"]
+__all__ = ["Figure", "Target", "Unit", "Verdict", "at_least", "at_most", "faster", "times"]
 
 
 @attrs.frozen
@@ -74,6 +74,11 @@ def times(limit: float, stretch: float | None = None, both: bool = False) -> Tar
     """At most so many times the reference."""
     more = f" (stretch {stretch:g}x)" if stretch else " (p50 and min)" if both else ""
     return Target(f"<= {limit:g}x{more}", limit, relative=True, both=both)
+
+
+def faster(factor: float) -> Target:
+    """At least so many times as fast as the reference."""
+    return Target(f">= {factor:g}x faster", 1 / factor, relative=True)
 
 
 def at_most(seconds: float) -> Target:

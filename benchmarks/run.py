@@ -22,14 +22,13 @@ from benchmarks.lines import PROJECT, environment
 from benchmarks.peers import Peers, install
 from benchmarks.setting import Setting
 
-__all__ = ["CONFINED", "NAMES", "main", "measure"]
+__all__ = ["NAMES", "main", "measure"]
 
 HERE = Path(__file__).resolve().parent
 NAMES = (
     "execute", "in_flight", "big_host", "output", "probe", "write_frame", "write_file", "inspect_file", "frames", "startup",
-    "protocol", "path_safety", "filters", "pins",
+    "protocol", "path_safety", "filters", "confined", "pins",
 )  # fmt: skip
-CONFINED = ("confined",)
 
 
 def measure(name: str, directory: Path, peers: Peers, scale: float = 1.0) -> list[dict[str, Any]]:
@@ -79,11 +78,10 @@ def _everything(names: tuple[str, ...], peers: Peers, options: argparse.Namespac
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[[], *NAMES, *CONFINED], metavar="NAME", help=", ".join(NAMES + CONFINED))
+    parser.add_argument("names", nargs="*", choices=[[], *NAMES], metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--scale", type=float, default=1.0, help="share of the rounds; 0.05 is a quick look")
     parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()), help="where files are written")
     parser.add_argument("--no-peers", action="store_true", help="install and measure nobody else")
-    parser.add_argument("--confined", action="store_true", help="also the group of sandboxes")
     parser.add_argument("--write", action="store_true", help="renew benchmarks/README.md and benchmarks/results.json")
     parser.add_argument("--json", type=Path, metavar="FILE", help="with one name: its figures go there too")
     options = parser.parse_args(arguments)
@@ -106,7 +104,7 @@ def main(arguments: list[str]) -> int:
         if options.json:
             options.json.write_text(json.dumps(rows))
         return 0
-    names = tuple(options.names) or NAMES + (CONFINED if options.confined else ())
+    names = tuple(options.names) or NAMES
     results = _everything(names, peers, options)
     if options.write:
         (HERE / "results.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", "utf-8")

@@ -93,6 +93,16 @@ def ours_execute(workspace: str) -> Iterator[Act]:
 
 
 @contextmanager
+def ours_confined(workspace: str, launch: Any) -> Iterator[Act]:
+    from fable_exec import BrokerPolicy, ExecutionBroker
+
+    policy = BrokerPolicy(workspace=Path(workspace), allowed_executables=("true",), write_token_digest=DIGEST, launch=launch)
+    with ExecutionBroker(policy) as broker:
+        broker.unlock_writes(TOKEN)
+        yield lambda: broker.execute_command(["true"])
+
+
+@contextmanager
 def subprocess_run() -> Iterator[Act]:
     yield raw.run_captured
 
@@ -134,7 +144,7 @@ JOBS = {
     job.__name__: job
     for job in (
         engine_execute, engine_in_flight, engine_write, engine_inspect, engine_lines,
-        ours_execute, subprocess_run, plumbum_run, sandlock_run,
+        ours_execute, ours_confined, subprocess_run, plumbum_run, sandlock_run,
     )
 }  # fmt: skip
 

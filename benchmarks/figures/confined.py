@@ -1,58 +1,147 @@
-"""`true` under the strict policy and in the sandboxes that agents use, beside `true` without one. Run with --confined.
+"""The whole call of `true` under the strict policy, beside C's posix_spawn and the sandboxes that agents use.
 
-bubblewrap gets an agent's profile: the system read-only, the workspace writable, a private /tmp, no network, own namespaces.
+bubblewrap gets an agent's profile: the system read-only, the workspace writable, a private /tmp, no network, own namespaces. The
+others run as their documentation has agents run them.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks import raw
-from benchmarks.figure import MILLISECONDS, Figure
-from benchmarks.measuring import Contestant, interleaved, timed
+from benchmarks.figure import MILLISECONDS, Figure, Target, commands_per_second, faster, times
+from benchmarks.figures.big_host import BIG
+from benchmarks.measuring import Contestant, Samples, interleaved, timed
 from benchmarks.setting import Setting
-from fable_exec import ConfinementUnavailable
-from fable_exec.policy import Confinement
+from fable_exec import Confinement, ConfinementUnavailable
 
-STRICT, OPEN = "strict confinement", "no confinement of ours"
+IN_FLIGHT = 8
+FULL_COUNT = 400
+LIMIT = "posix_spawn in C"
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc")
+MODES = {"slots": times(1.8, stretch=1.4), "namespace": times(1.6)}
+PEERS = {"bubblewrap": 4, "sandlock": 4, "codex": 40, "srt": 250}
+"""How many times faster the slots are to be; rounds are fewer where one takes long."""
+NOTE = "Each has its own profile, and they do not hold the same; see benchmarks/escapes."
 
 
 def measure(setting: Setting) -> list[Figure]:
-    open_broker = setting.broker(confinement=Confinement.off())
+    modes = {mode: act for mode in MODES if (act := _strict(setting, mode))}
+    if "slots" not in modes:
+        return []
+    peers = [each for each in _peers(setting) if _works(each)]
+    return [*_beside_c(setting, modes), *_beside_peers(setting, modes["slots"], peers), *_in_flight(setting), *_big_host(setting)]
+
+
+def _beside_c(setting: Setting, modes: dict[str, Contestant]) -> list[Figure]:
+    spawn = setting.enter(raw.compiled_spawners(1))
+    open_broker = setting.broker()
     contestants = [
-        *_strict(setting),
-        timed(OPEN, lambda: open_broker.execute_command(["true"])),
+        *modes.values(),
+        timed("no confinement", lambda: open_broker.execute_command(["true"])),
         timed("subprocess.run", raw.run_captured),
-        *_bubblewrap(setting),
-        *setting.peer("sandlock", "sandlock_run", workspace=str(setting.workspace())),
+        *([Contestant(LIMIT, lambda: spawn(1))] if spawn else []),
     ]
-    contestants = [each for each in contestants if _works(each)]
-    found = interleaved(contestants, setting.rounds(100))
-    ours = STRICT if STRICT in found else OPEN
+    found = interleaved(contestants, setting.rounds(300), warm_up=5)
     return [
         Figure(
-            key="confined.true",
-            title=f"execute `true`, {ours}",
+            key=f"confined.{mode}",
+            title=f"execute `true`, strict, {mode}",
             unit=MILLISECONDS,
-            ours=found[ours],
-            reference=found["subprocess.run"],
-            reference_name="subprocess.run(capture_output=True), unconfined",
-            others={name: samples for name, samples in found.items() if name not in (ours, "subprocess.run")},
-            note="Each has its own profile, and they do not hold the same; see the threat model.",
+            ours=found[mode],
+            reference=found.get(LIMIT),
+            reference_name=LIMIT,
+            target=MODES[mode] if LIMIT in found else None,
+            others={name: found[name] for name in ("no confinement", "subprocess.run")},
+        )
+        for mode in modes
+    ]
+
+
+def _beside_peers(setting: Setting, ours: Contestant, peers: list[Contestant]) -> list[Figure]:
+    figures = []
+    for peer in peers:
+        found = interleaved([ours, peer], setting.rounds(30 if PEERS[peer.name] > 4 else 100))
+        figures.append(
+            _against(f"confined.{peer.name}", "execute `true`, strict, slots", found["slots"], found[peer.name], peer.name, faster(PEERS[peer.name]))
+        )  # fmt: skip
+    return figures
+
+
+def _against(key: str, title: str, ours: Samples, reference: Samples, name: str, target: Target) -> Figure:
+    return Figure(
+        key=key, title=title, unit=MILLISECONDS, ours=ours, reference=reference, reference_name=name, target=target, note=NOTE
+    )
+
+
+def _in_flight(setting: Setting) -> list[Figure]:
+    bubblewrap = _bubblewrap(setting)
+    if bubblewrap is None:
+        return []
+    count = setting.size(FULL_COUNT // IN_FLIGHT, least=2) * IN_FLIGHT
+    pool = setting.enter(ThreadPoolExecutor(IN_FLIGHT))
+    broker = setting.broker(confinement=Confinement.strict(), launch="slots")
+
+    def in_threads(act: Callable[[], object]) -> Callable[[], object]:
+        return lambda: list(pool.map(lambda _: act(), range(count)))
+
+    contestants = [
+        timed("slots", in_threads(lambda: broker.execute_command(["true"]))),
+        timed("bubblewrap", in_threads(bubblewrap)),
+    ]
+    found = interleaved(contestants, setting.rounds(10), warm_up=1)
+    return [
+        Figure(
+            key="confined.in_flight",
+            title="8 in flight, strict, slots",
+            unit=commands_per_second(count),
+            ours=found["slots"],
+            reference=found["bubblewrap"],
+            reference_name="bubblewrap, 8 threads",
+            target=faster(6),
         )
     ]
 
 
-def _strict(setting: Setting) -> list[Contestant]:
-    try:
-        broker = setting.broker(confinement=Confinement.strict())
-    except ConfinementUnavailable as error:
-        print(f"  {STRICT}: skipped: {error}")
+def _big_host(setting: Setting) -> list[Figure]:
+    size = {name: setting.size(full) for name, full in BIG.items()}
+    spawn = setting.enter(raw.compiled_spawners(1))
+    if spawn is None:
         return []
-    return [timed(STRICT, lambda: broker.execute_command(["true"]))]
+    jobs = [{"job": "ours_confined", "workspace": str(setting.workspace()), "launch": mode} for mode in MODES]
+    hosts = setting.host(list(MODES), jobs, sys.executable, **size)
+    found = interleaved([*hosts, Contestant(LIMIT, lambda: spawn(1))], setting.rounds(300), warm_up=5)
+    return [
+        Figure(
+            key=f"confined.big_host.{mode}",
+            title=f"execute `true`, strict, {mode}, big host",
+            unit=MILLISECONDS,
+            ours=found[mode],
+            reference=found[LIMIT],
+            reference_name=f"{LIMIT}, small host",
+            target=target,
+        )
+        for mode, target in MODES.items()
+    ]
+
+
+# The contestants.
+
+
+def _strict(setting: Setting, mode: str) -> Contestant | None:
+    try:
+        broker = setting.broker(confinement=Confinement.strict(), launch=mode)
+        broker.execute_command(["true"])
+    except ConfinementUnavailable as error:
+        print(f"  strict, {mode}: skipped: {error}")
+        return None
+    return timed(mode, lambda: broker.execute_command(["true"]))
 
 
 def _works(contestant: Contestant) -> bool:
@@ -65,17 +154,48 @@ def _works(contestant: Contestant) -> bool:
     return True
 
 
-def _bubblewrap(setting: Setting) -> list[Contestant]:
+def _peers(setting: Setting) -> list[Contestant]:
+    workspace = str(setting.workspace())
+    bubblewrap = _bubblewrap(setting)
+    sandlock = setting.peer("sandlock", "sandlock_run", workspace=workspace)
+    programs = {
+        "codex": ["sandbox", "-c", 'sandbox_mode="workspace-write"', "--", raw.TRUE],
+        "srt": ["--settings", _settings(setting, workspace), "-c", raw.TRUE],
+    }
+    return [
+        *([timed("bubblewrap", bubblewrap)] if bubblewrap else []),
+        *sandlock,
+        *(
+            timed(name, _program([setting.peers.program(name), *arguments], workspace))
+            for name, arguments in programs.items()
+            if setting.peers.has(name)
+        ),
+    ]
+
+
+def _program(argv: list[str], workspace: str) -> Callable[[], object]:
+    environment = {"PATH": os.environ["PATH"], "HOME": workspace}
+    return lambda: subprocess.run(argv, cwd=workspace, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+
+
+def _settings(setting: Setting, workspace: str) -> str:
+    path = setting.directory / "srt.json"
+    files = {"denyRead": [], "allowWrite": [workspace], "denyWrite": []}
+    path.write_text(json.dumps({"network": {"allowedDomains": [], "deniedDomains": []}, "filesystem": files}))
+    return str(path)
+
+
+def _bubblewrap(setting: Setting) -> Callable[[], object] | None:
     program = shutil.which("bwrap") or _bundled(setting)
     if program is None:
         print("  bubblewrap: skipped: not installed")
-        return []
+        return None
     workspace = str(setting.workspace())
     argv = [program, "--unshare-all", "--die-with-parent", "--new-session", "--proc", "/proc", "--dev", "/dev"]
     for path in filter(os.path.exists, SYSTEM):
         argv += ["--ro-bind", path, path]
     argv += ["--tmpfs", "/tmp", "--bind", workspace, workspace, "--chdir", workspace, raw.TRUE]
-    return [timed("bubblewrap, agent profile", lambda: subprocess.run(argv, capture_output=True, check=True))]
+    return lambda: subprocess.run(argv, capture_output=True, check=True)
 
 
 def _bundled(setting: Setting) -> str | None:

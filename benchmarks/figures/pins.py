@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.figure import MILLISECONDS, Figure, at_most
 from benchmarks.measuring import interleaved, timed
 from benchmarks.setting import Setting
-from fable_exec import ConfinementUnavailable, ExecutionBroker
+from fable_exec import Confinement, ConfinementUnavailable, ExecutionBroker
 
 FULL_FILES = 300
 NONE, PINNED, OF_COMMANDS = "none", "pinned", "made by commands"
@@ -21,7 +21,11 @@ _MAKE = (
 def measure(setting: Setting) -> list[Figure]:
     files = setting.size(FULL_FILES)
     try:
-        brokers = {NONE: setting.broker(), PINNED: _with_pins(setting, files), OF_COMMANDS: _with_repositories(setting, files)}
+        brokers = {
+            NONE: setting.broker(confinement=Confinement.strict()),
+            PINNED: _with_pins(setting, files),
+            OF_COMMANDS: _with_repositories(setting, files),
+        }
     except ConfinementUnavailable as error:
         print(f"  pins: skipped: {error}")
         return []
@@ -44,11 +48,11 @@ def _with_pins(setting: Setting, files: int) -> ExecutionBroker:
     workspace = setting.workspace()
     for number in range(files):
         _write(workspace / f"packages/group-{number // 10}/{number}/.envrc")
-    return setting.broker(workspace=workspace)
+    return setting.broker(confinement=Confinement.strict(), workspace=workspace)
 
 
 def _with_repositories(setting: Setting, files: int) -> ExecutionBroker:
-    broker = setting.broker(allowed_executables=("true", "sh"))
+    broker = setting.broker(confinement=Confinement.strict(), allowed_executables=("true", "sh"))
     made = broker.execute_command(["sh", "-c", _MAKE, "sh", str(files)])
     assert made.success, made.stderr
     return broker

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.lines import environment
 from benchmarks.report import markdown, plain
-from benchmarks.run import CONFINED, NAMES
+from benchmarks.run import NAMES
 
 PROJECT = Path(__file__).resolve().parents[2]
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="measures system calls of Linux")
@@ -31,7 +31,7 @@ def run(tmp_path: Path, name: str) -> list[dict[str, Any]]:
 
 
 @LINUX_ONLY
-@pytest.mark.parametrize("name", [*NAMES, *CONFINED])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_module_measures_something_and_leaves_no_file(name: str, tmp_path: Path) -> None:
     figures = run(tmp_path, name)
     keys = [figure["key"] for figure in figures]
@@ -44,7 +44,7 @@ def test_a_module_measures_something_and_leaves_no_file(name: str, tmp_path: Pat
 
 def test_every_module_is_run_by_make_bench_or_belongs_to_a_group() -> None:
     modules = {path.stem for path in (PROJECT / "benchmarks/figures").glob("*.py")} - {"__init__"}
-    assert modules == {*NAMES, *CONFINED}
+    assert modules == set(NAMES)
 
 
 def test_the_readme_says_what_the_results_say() -> None:
