@@ -15,9 +15,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks import raw
-from benchmarks.figure import MILLISECONDS, Figure, Target, commands_per_second, faster, times
+from benchmarks.figure import MILLISECONDS, Figure, commands_per_second, faster, times
 from benchmarks.figures.big_host import BIG
-from benchmarks.measuring import Contestant, Samples, interleaved, timed
+from benchmarks.measuring import Contestant, interleaved, timed
 from benchmarks.setting import Setting
 from fable_exec import Confinement, ConfinementUnavailable
 
@@ -69,15 +69,18 @@ def _beside_peers(setting: Setting, ours: Contestant, peers: list[Contestant]) -
     for peer in peers:
         found = interleaved([ours, peer], setting.rounds(30 if PEERS[peer.name] > 4 else 100))
         figures.append(
-            _against(f"confined.{peer.name}", "execute `true`, strict, slots", found["slots"], found[peer.name], peer.name, faster(PEERS[peer.name]))
-        )  # fmt: skip
+            Figure(
+                key=f"confined.{peer.name}",
+                title="execute `true`, strict, slots",
+                unit=MILLISECONDS,
+                ours=found["slots"],
+                reference=found[peer.name],
+                reference_name=peer.name,
+                target=faster(PEERS[peer.name]),
+                note=NOTE,
+            )
+        )
     return figures
-
-
-def _against(key: str, title: str, ours: Samples, reference: Samples, name: str, target: Target) -> Figure:
-    return Figure(
-        key=key, title=title, unit=MILLISECONDS, ours=ours, reference=reference, reference_name=name, target=target, note=NOTE
-    )
 
 
 def _in_flight(setting: Setting) -> list[Figure]:
