@@ -26,10 +26,6 @@ def measure(setting: Setting) -> list[Figure]:
             PINNED: _with_pins(setting, files),
             OF_COMMANDS: _with_repositories(setting, files),
         }
-            NONE: setting.broker(confinement=Confinement.strict()),
-            PINNED: _with_pins(setting, files),
-            OF_COMMANDS: _with_repositories(setting, files),
-        }
     except ConfinementUnavailable as error:
         print(f"  pins: skipped: {error}")
         return []
