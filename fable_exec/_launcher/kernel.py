@@ -104,7 +104,7 @@ def close_all_but(*kept: int) -> None:
 
 def drop_bounding_set() -> None:
     """Take every capability out of the bounding set, so that no execve below can gain one."""
-    with open("/proc/sys/kernel/cap_last_cap", encoding="ascii") as file:
+    with open("/proc/sys/kernel/cap_last_cap", "rb") as file:
         last = int(file.read())
     for capability in range(last + 1):
         prctl(PR_CAPBSET_DROP, capability)
@@ -112,8 +112,9 @@ def drop_bounding_set() -> None:
 
 def has_capabilities() -> bool:
     """Whether this process may give capabilities up (CAP_SETPCAP), as whoever has any of root's can."""
-    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
-        effective = next((line.split()[1] for line in file if line.startswith("CapEff:")), "0")
+    # In bytes, here and elsewhere below: to look for a codec is to look for the standard library, which may be out of reach.
+    with open("/proc/self/status", "rb") as file:
+        effective = next((line.split()[1] for line in file if line.startswith(b"CapEff:")), b"0")
     return bool(int(effective, 16) & 1 << _CAP_SETPCAP)
 
 

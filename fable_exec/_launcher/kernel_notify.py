@@ -118,8 +118,8 @@ def socket_type(pid: int, descriptor: int) -> int:
 
 
 def _process_of(thread: int) -> int:
-    with open(f"/proc/{thread}/status", encoding="ascii", errors="replace") as lines:
-        return int(next(line for line in lines if line.startswith("Tgid:")).split()[1])
+    with open(f"/proc/{thread}/status", "rb") as lines:
+        return int(next(line for line in lines if line.startswith(b"Tgid:")).split()[1])
 
 
 def listener_errno() -> int:

@@ -129,8 +129,8 @@ def mount_proc(pid_max: int = 0) -> None:
     target = _make_place("/proc", is_directory=True)
     kernel.mount("proc", target, "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     if pid_max:
-        with open(f"{target}/sys/kernel/pid_max", "w", encoding="ascii") as file:
-            file.write(str(pid_max))
+        with open(f"{target}/sys/kernel/pid_max", "wb") as file:  # in bytes, as in steps.map_own_ids
+            file.write(b"%d" % pid_max)
     for name in _PROC_READ_ONLY:
         _freeze(f"{target}/{name}")
 

@@ -74,7 +74,7 @@ def become(user: int, group: int) -> None:
 def map_own_ids(user: int, group: int) -> None:
     """In a new user namespace: keep the one user and group id that this process has (user_namespaces(7))."""
     for file, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-        # In bytes: a codec would be looked for in the standard library, which a user other than root may not be able to read.
+        # In bytes: a codec would be looked for in the standard library, which may be out of this user's reach.
         with open(f"/proc/self/{file}", "wb") as out:
             out.write(text.encode())
 

@@ -57,6 +57,15 @@ def test_the_library_imports_by_absolute_names_and_the_launcher_program_by_relat
     assert [str(path) for path, _ in own if room(path) == "_launcher"] == []
 
 
+def test_the_launcher_program_looks_for_no_codec() -> None:
+    """Confined, or as another user, it may not reach the standard library; UTF-8 is there from the start."""
+    calls = [
+        node for path in (PACKAGE / "_launcher").rglob("*.py") for node in ast.walk(tree(path)) if isinstance(node, ast.Call)
+    ]
+    keywords = [keyword for call in calls for keyword in call.keywords if keyword.arg == "encoding"]
+    assert {ast.unparse(keyword.value) for keyword in keywords} <= {"'utf-8'"}
+
+
 @pytest.mark.parametrize("word", ["preexec_fn", "shell"])
 def test_no_process_is_started_in_a_way_that_touches_the_host_or_a_shell(word: str) -> None:
     calls = [node for path in MODULES for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
