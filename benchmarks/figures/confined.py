@@ -18,6 +18,7 @@ from benchmarks import raw
 from benchmarks.figure import MILLISECONDS, Figure, commands_per_second, faster, times
 from benchmarks.figures.big_host import BIG
 from benchmarks.measuring import Contestant, interleaved, timed
+from benchmarks.peers import DIRECTORY
 from benchmarks.setting import Setting
 from fable_exec import Confinement, ConfinementUnavailable
 
@@ -177,7 +178,7 @@ def _peers(setting: Setting) -> list[Contestant]:
 
 
 def _program(argv: list[str], workspace: str) -> Callable[[], object]:
-    environment = {"PATH": os.environ["PATH"], "HOME": workspace}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(DIRECTORY)}  # codex refuses a home below a temporary directory
     return lambda: subprocess.run(argv, cwd=workspace, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=True)
 
 
