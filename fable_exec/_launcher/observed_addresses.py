@@ -131,7 +131,7 @@ def _is_held(inode: str) -> bool:
 def _lines(pid: int, table: str, splits: int) -> list[list[str]]:
     """The lines of a table of the network that `pid` has, without its heading."""
     try:
-        with open(f"/proc/{pid}/net/{table}", encoding="utf-8", errors="surrogateescape") as lines:
-            return [line.rstrip("\n").split(None, splits) for line in lines][1:]
+        with open(f"/proc/{pid}/net/{table}", "rb") as lines:  # as bytes: no codec is to be looked for in this root
+            return [os.fsdecode(line.rstrip(b"\n")).split(None, splits) for line in lines][1:]
     except FileNotFoundError:
         return []  # a machine without IPv6
