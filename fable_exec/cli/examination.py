@@ -23,8 +23,7 @@ from fable_exec.errors import ConfinementUnavailable
 from fable_exec.laterfiles import contents_of, standard_place
 from fable_exec.outcome import Applied
 from fable_exec.pathguard import Workspace
-from fable_exec.policy import PROTECTIONS, BrokerPolicy, Confinement, Limits
-from fable_exec.policy.confinement import Mode
+from fable_exec.policy import BrokerPolicy, Confinement, Limits
 
 __all__ = ["SECTIONS", "Asked", "Finding", "Section", "examine"]
 
@@ -70,7 +69,7 @@ class Asked:
         self.launch: LaunchMode = "auto" if policy is None else policy.launch
         self.workspace = "" if policy is None else str(policy.workspace)
         self._limits = Limits() if policy is None else policy.limits
-        self._confinement = confinement or (None if policy is None else policy.confinement)
+        self._confinement = confinement or (Confinement() if policy is None else policy.confinement)
 
     @functools.cached_property
     def support(self) -> Support:
@@ -82,27 +81,19 @@ class Asked:
         """What holds for commands, proved by a canary in a workspace made for it. Raises ConfinementUnavailable."""
         with tempfile.TemporaryDirectory(prefix="fable-exec-doctor-") as scratch:
             os.chmod(scratch, 0o700)  # whatever our umask took
-            wanted = BrokerPolicy(workspace=scratch).confinement if self._confinement is None else self._confinement
-            policy = BrokerPolicy(workspace=scratch, launch=self.launch, confinement=_lenient(wanted), limits=self._limits)
+            policy = BrokerPolicy(workspace=scratch, launch=self.launch, confinement=self._confinement, limits=self._limits)
             with Workspace.open(policy.workspace) as workspace:
-                commands = ConfinedCommands(policy, workspace, wanted.runtime_read_paths)
+                commands = ConfinedCommands(policy, workspace, policy.confinement.runtime_read_paths)
                 try:
-                    return _in_modes_of(wanted, commands.applied(read_only=True), commands.applied(read_only=False))
+                    return _where_it_matters(commands.applied(read_only=True), commands.applied(read_only=False))
                 finally:
                     commands.close()
 
 
-def _lenient(confinement: Confinement) -> Confinement:
-    """The same without insisting: what does not hold is to be told, not refused."""
-    modes: dict[str, Mode] = {name: "degradable" for name in PROTECTIONS if confinement.mode(name) == "strict"}
-    return attrs.evolve(confinement, protections=attrs.evolve(confinement.protections, **modes))
-
-
-def _in_modes_of(wanted: Confinement, locked: tuple[Applied, ...], unlocked: tuple[Applied, ...]) -> tuple[Applied, ...]:
+def _where_it_matters(locked: tuple[Applied, ...], unlocked: tuple[Applied, ...]) -> tuple[Applied, ...]:
     """States while locked; files that run later matter, and are looked after, only while unlocked."""
     later = {each.protection: each for each in unlocked if each.protection == "later_files"}
-    found = (later.get(each.protection, each) for each in locked)
-    return tuple(attrs.evolve(each, mode=wanted.mode(each.protection)) for each in found)
+    return tuple(later.get(each.protection, each) for each in locked)
 
 
 def examine(asked: Asked) -> tuple[Section, ...]:
