@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,8 +26,7 @@ def broker(workspace: Path) -> Iterator[ExecutionBroker]:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A private directory outside the workspace."""
-    directory = tmp_path / "admin"
-    directory.mkdir(mode=0o700)
-    return directory
+def place() -> Iterator[Path]:
+    """A private directory outside the workspace, with a name that leaves room for a socket's (107 bytes)."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory).resolve()
