@@ -354,7 +354,16 @@ def test_doctor_tells_every_protection_in_the_words_of_outcomes(workspace: Path)
 def test_doctor_for_people_goes_to_standard_error() -> None:
     finished = typed("doctor")
     assert finished.stdout == b""
-    for word in ("abilities", "protections", "kept", "quarantine", "namespaces", "landlock", "whole_tree_end", "trictly asked for"):
+    for word in (
+        "abilities",
+        "protections",
+        "kept",
+        "quarantine",
+        "namespaces",
+        "landlock",
+        "whole_tree_end",
+        "trictly asked for",
+    ):
         assert word in finished.stderr.decode()
 
 

@@ -174,7 +174,9 @@ def test_a_component_that_is_swapped_for_a_link_is_not_followed(pinned: Guarded)
 
 def test_other_names_of_a_pinned_file_are_pinned_too(pinned: Guarded) -> None:
     """Hard links that the host has: writing to one is writing to the other."""
-    pinned.host("echo x > .envrc; mkdir -p a/b; ln .envrc a/b/alias; git init -q; echo x > .git/hooks/update; ln .git/hooks/update u")
+    pinned.host(
+        "echo x > .envrc; mkdir -p a/b; ln .envrc a/b/alias; git init -q; echo x > .git/hooks/update; ln .git/hooks/update u"
+    )
     pinned.host("ln .git/config a/config; ln a/config a/b/config")
     output, found = pinned.command("for each in a/b/alias u a/config a/b/config; do echo evil > $each; mv $each gone; done")
     assert output.count("Read-only") == 4 and output.count("busy") == 4
@@ -223,7 +225,9 @@ def test_pins_take_one_mount_each_and_one_for_each_directory_above(pinned: Guard
     pinned.host("true")
     pinned.command("true")
     before = int(pinned.command("wc -l < /proc/self/mountinfo")[0])
-    pinned.host(f"mkdir -p {deep}; echo x > {deep}/.envrc; for i in 1 2 3 4; do mkdir -p e/f/g/$i; echo x > e/f/g/$i/.envrc; done")
+    pinned.host(
+        f"mkdir -p {deep}; echo x > {deep}/.envrc; for i in 1 2 3 4; do mkdir -p e/f/g/$i; echo x > e/f/g/$i/.envrc; done"
+    )
     after = int(pinned.command("wc -l < /proc/self/mountinfo")[0])
     assert after - before == 14 + 1 + 3 + 2 * 4
 
