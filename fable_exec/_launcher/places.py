@@ -24,7 +24,7 @@ from .proctree import Member, list_members, members_below, pids_below
 from .spawn import SpawnFailed
 from .watching import ProcessFiles
 
-_SIGKILL = int(signal.SIGKILL)
+_SIGKILL, _SIGSTOP = int(signal.SIGKILL), int(signal.SIGSTOP)
 _PROOF_SECONDS = 2.0
 _STUBBORN_PAUSE_SECONDS = 0.002
 _BELL_BYTES = 4096
@@ -344,16 +344,21 @@ def serve_slot(channel: socket.socket) -> None:
 
 
 def _look_or_end(*, ending: bool) -> Report:
+    if not ending:
+        return Report(empty=False, members=_members_of_slot())
+    # At rest a tree can be listed although it hops from process to process, and leaves the processor to the listing.
+    _signal_all(_SIGSTOP)
     members = _members_of_slot()
-    if ending:
-        if not members and not _no_child(os.WNOHANG):
-            members = _members_of_slot()  # one that hops from process to process can slip through one look
-        try:
-            os.kill(-1, _SIGKILL)
-        except ProcessLookupError:
-            pass
-        return Report(empty=_no_child(0), members=members)
-    return Report(empty=False, members=members)
+    _signal_all(_SIGKILL)
+    return Report(empty=_no_child(0), members=members)
+
+
+def _signal_all(number: int) -> None:
+    """To every process of the slot at once: the kernel lets none of them fork meanwhile (kill(2), fork(2))."""
+    try:
+        os.kill(-1, number)
+    except ProcessLookupError:
+        pass
 
 
 def _members_of_slot() -> list[Member]:
