@@ -247,7 +247,7 @@ def _bind_the_machine(place: Path, peers: str, privileged: bool) -> None:
     _bind(
         Path("/sys"), place / "sys", whole=not privileged
     )  # without control groups, which are writable; who may not leave them out may not write them
-    if peers:
+    if os.path.isdir(peers):
         _bind(Path(peers), place / "peers")
     for name in _DEVICES:
         (place / "dev" / name).touch()
