@@ -144,16 +144,15 @@ class FileWork:
     def remove(self, request: RemovePath, operation: Operation) -> RemoveResult:
         path = self._paths.existing(request.path)
         self._gate.write(operation, path)
-        self._later.removing(path)
         # Asked of the name alone: "link/" is then refused as what it is for a removal, not a directory.
-        if self._workspace.stat(attrs.evolve(path, directory_required=False)).kind is not FileKind.DIRECTORY:
-            self._workspace.remove(path)
-            return RemoveResult(path=str(path), removed=1)
-        if not request.recursive:
-            self._workspace.remove_directory(path)
-            return RemoveResult(path=str(path), removed=1)
-        self._paths.refuse_protected_below(path)
-        return RemoveResult(path=str(path), removed=self._workspace.remove_tree(path))
+        is_directory = self._workspace.stat(attrs.evolve(path, directory_required=False)).kind is FileKind.DIRECTORY
+        if is_directory and request.recursive:
+            self._paths.refuse_protected_below(path)
+        self._later.removing(path)
+        if is_directory and request.recursive:
+            return RemoveResult(path=str(path), removed=self._workspace.remove_tree(path))
+        (self._workspace.remove_directory if is_directory else self._workspace.remove)(path)
+        return RemoveResult(path=str(path), removed=1)
 
     def _append(self, path: WorkspacePath, content: bytes, expected: str | None) -> AppendResult:
         size = len(content)
