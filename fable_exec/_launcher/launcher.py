@@ -198,10 +198,10 @@ class Launcher:
 
     def _handle_report(self, job: Job, report: Report) -> None:
         assert job.place is not None
-        if not report.settled:
-            return
         if job.ending:  # what ends by itself while the output is drained did not have to be ended
             job.survivors = job.survivors or report.members
+        if not report.settled:
+            return
         if job.leader_handle >= 0:
             # Asked again once the leader is reaped: only then is "empty" a proof.
             if job.ending and report.empty and self._reap(job):

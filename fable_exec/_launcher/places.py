@@ -111,7 +111,7 @@ class Slot:
         self.channel = channel
         self.descriptor = channel.fileno()
         self._children, self._mount_namespace, self._pid_namespace = children, mount_namespace, pid_namespace
-        self._unanswered = 0
+        self._unanswered: list[str] = []
         self._watched = watched
         self._files: ProcessFiles | None = None
 
@@ -145,9 +145,10 @@ class Slot:
             message, _ = wire.receive(self.channel)
         except wire.PeerGone as error:
             raise PlaceLost from error
-        self._unanswered -= 1
-        members = [Member(*member) for member in message["members"]]
-        return Report(message["empty"], members, settled=self._unanswered == 0)
+        # Who was there when an end came had to be ended; who was there at a look before may have ended by itself.
+        had_to_be_ended = self._unanswered.pop(0) == "end"
+        members = [Member(*member) for member in message["members"]] if had_to_be_ended else []
+        return Report(message["empty"], members, settled=not self._unanswered)
 
     def reap_leader(self, pid: int) -> tuple[int, Usage] | None:
         return reap_exited(pid)
@@ -175,7 +176,7 @@ class Slot:
             wire.send(self.channel, word)
         except wire.PeerGone as error:
             raise PlaceLost from error
-        self._unanswered += 1
+        self._unanswered.append(word)
 
 
 class FreshNamespace:

@@ -238,15 +238,17 @@ def slot() -> tuple[Slot, socket.socket]:
     return Slot(ours, *os.pipe()), theirs
 
 
-def test_only_the_last_answer_is_settled() -> None:
+def test_only_the_last_answer_is_settled_and_only_an_end_names_survivors() -> None:
     place, init = slot()
     with init:
         assert place.ask() is None
         place.end()
-        for members in ([[4, "sleep", 1]], []):
+        assert place.ask() is None
+        for members in ([[4, "looked at", 1]], [[5, "ended", 1]], []):
             wire.send(init, {"empty": not members, "members": members})
-        first, last = place.answer(), place.answer()
-        assert (first.settled, first.empty, first.members[0].name) == (False, False, "sleep")
+        looked, ended, last = place.answer(), place.answer(), place.answer()
+        assert (looked.settled, looked.empty, looked.members) == (False, False, [])
+        assert (ended.settled, ended.empty, [member.name for member in ended.members]) == (False, False, ["ended"])
         assert (last.settled, last.empty, last.members) == (True, True, [])
         place.close()
 

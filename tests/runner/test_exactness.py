@@ -285,6 +285,16 @@ def test_only_what_had_to_be_ended_is_a_survivor(runner: Runner) -> None:
     assert [survivor.name for survivor in staying.survivors] == ["sleep"]
 
 
+def test_whoever_a_deadline_had_to_end_is_a_survivor_every_time(runner: Runner, mode: str) -> None:
+    if mode == "namespace":
+        pytest.skip("everything ends with the leader there")
+    for text, names in (("sleep 30; true", ["sleep"]), ("setsid sleep 30 & sleep 31; true", ["sleep", "sleep"])):
+        for _ in range(15):
+            outcome = runner.run(shell(f"echo go; {text}", timeout_seconds=0.3))
+            assert outcome.stdout.raw == b"go\n"
+            assert [survivor.name for survivor in outcome.survivors] == names
+
+
 def test_usage_and_duration_are_of_this_command(runner: Runner) -> None:
     outcome = runner.run(python("x = bytearray(60_000_000)\nimport time\nfor _ in range(600_000): pass\ntime.sleep(0.1)"))
     assert outcome.peak_rss_bytes > 60_000_000
