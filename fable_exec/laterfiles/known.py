@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from fable_exec.laterfiles.hookpaths import HookPaths
@@ -19,7 +19,7 @@ from fable_exec.laterfiles.pointers import kind_at, leads_to, link_target
 from fable_exec.laterfiles.scanning import Scanner, status_of
 from fable_exec.pathguard import FileKind, Workspace
 
-__all__ = ["KnownFiles"]
+__all__ = ["Identity", "KnownFiles"]
 
 _MAX_MOUNTS = 4_000
 """Of pins and the directories above them: a namespace holds 100 000 mounts, and each one takes time once."""
@@ -74,9 +74,9 @@ class KnownFiles:
         for directory in self._hook_paths.around():
             self._scanner.named[directory] = Kind.GIT_HOOKS
 
-    def note_harmless(self, files: Iterable[LaterFile]) -> None:
-        """Remember those of `files` that are there: what a command wrote, and was judged."""
-        for file in self._note(files, of_host=False):
+    def note_harmless(self, judged: Mapping[LaterFile, Identity]) -> None:
+        """Remember what a command wrote: each file as it was when it was judged, whatever has taken its name since."""
+        for file in self._note(judged, of_host=False):
             for place in leads_to(self._workspace, file):
                 for depth in range(1, len(place) + 1):
                     self._leading.setdefault(place[:depth], set()).add(file.components)
@@ -91,12 +91,12 @@ class KnownFiles:
     def at(self, components: Names) -> LaterFile | None:
         """The accepted file of this name, if it is there."""
         known = self._files.get(components)
-        return None if known is None or self._identity(components) is None else known.file
+        return None if known is None or self.identity(components) is None else known.file
 
     def first_below(self, components: Names, *, of_host: bool) -> LaterFile | None:
         """A file that is there, at or below a path; with `of_host` only one of the host's."""
         for at, known in self._files.items():
-            if at[: len(components)] == components and (known.of_host or not of_host) and self._identity(at) is not None:
+            if at[: len(components)] == components and (known.of_host or not of_host) and self.identity(at) is not None:
                 return known.file
         return None
 
@@ -114,12 +114,12 @@ class KnownFiles:
         """These directories are gone: whoever makes another of that name makes new files."""
         gone = set(directories)
         if gone:
-            self._drop({at for at in self._files if at[:-1] in gone and self._identity(at) is None})
+            self._drop({at for at in self._files if at[:-1] in gone and self.identity(at) is None})
 
     def _is_hosts(self, file: LaterFile) -> bool:
         """Whether a file that is there while no command runs is the host's: its own, or one of commands that it has changed."""
         known = self._files.get(file.components)
-        return known is None or known.of_host or known.identity != self._identity(file.components)
+        return known is None or known.of_host or known.identity != self.identity(file.components)
 
     def _covering(self, files: Iterable[LaterFile]) -> Iterator[LaterFile]:
         """The directories whose pin has to hold for `files`, where commands made them."""
@@ -129,10 +129,10 @@ class KnownFiles:
             if known is not None and not known.of_host:
                 yield known.file
 
-    def _note(self, files: Iterable[LaterFile], *, of_host: bool) -> list[LaterFile]:
+    def _note(self, files: Iterable[LaterFile] | Mapping[LaterFile, Identity], *, of_host: bool) -> list[LaterFile]:
         noted = []
         for file in files:
-            identity = self._identity(file.components)
+            identity = files[file] if isinstance(files, Mapping) else self.identity(file.components)
             if identity is not None:
                 known = self._files.get(file.components)
                 hosts = of_host or (known is not None and known.of_host)
@@ -158,7 +158,7 @@ class KnownFiles:
     def is_news(self, file: LaterFile) -> bool:
         """Whether it is not known, or not as it was."""
         known = self._files.get(file.components)
-        return known is None or known.identity != self._identity(file.components)
+        return known is None or known.identity != self.identity(file.components)
 
     def _is_same(self, root: int, file: LaterFile) -> bool:
         """The quick look, in one call: the same inode, unchanged, is the same file, however the name led there."""
@@ -177,7 +177,8 @@ class KnownFiles:
             if missing > 0 and not file.is_directory:
                 yield finding(file, "left", f"has {missing} more names outside the workspace, by which it can be changed")
 
-    def _identity(self, components: Names) -> Identity | None:
+    def identity(self, components: Names) -> Identity | None:
+        """What tells one file of this name from another; None when there is none."""
         status = status_of(self._workspace, components)
         return None if status is None else (status.st_ino, status.st_ctime_ns, status.st_nlink)
 
@@ -199,7 +200,7 @@ class KnownFiles:
                 yield file
 
     def _prune(self) -> None:
-        self._drop({at for at in self._files if self._identity(at) is None})
+        self._drop({at for at in self._files if self.identity(at) is None})
         self._prune_at = 2 * len(self._files) + _MIN_PRUNED
 
     def _drop(self, lost: set[Names]) -> None:
@@ -220,9 +221,9 @@ class KnownFiles:
             if not file.is_directory and (known := self._files.get(file.components)) is not None and known.identity[2] > 1
         }
         for components in self._scanner.names_of(linked.keys()) if linked else ():
-            identity = self._identity(components)
+            identity = self.identity(components)
             file = linked[identity[0]] if identity is not None and identity[0] in linked else None
-            if file is not None and components not in self._files and identity == self._identity(file.components):
+            if file is not None and components not in self._files and identity == self.identity(file.components):
                 yield LaterFile(components, file.kind, False)
 
     def _led_to(self, file: LaterFile) -> Iterator[LaterFile]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from fable_exec.laterfiles.judging import Finding, Judge, finding
-from fable_exec.laterfiles.known import KnownFiles
+from fable_exec.laterfiles.known import Identity, KnownFiles
 from fable_exec.laterfiles.names import Kind, LaterFile, Names, completes_git_directory, folded_name
 from fable_exec.laterfiles.quarantine import Quarantine, is_set_aside, open_up
 from fable_exec.laterfiles.scanning import Gap, Scanner, status_of
@@ -26,6 +26,7 @@ Action = Literal["neutralise", "report"]
 
 _MAX_FINDINGS = 100
 _MAX_TIMES_OPENED = 64
+_MAX_LOOKS = 4
 
 
 class Sentry:
@@ -144,11 +145,32 @@ class Sentry:
 
     def _settled(self, files: Iterable[LaterFile]) -> list[Finding]:
         """Judge `files`. What another command kept from being dealt with is judged again next time, and never accepted."""
-        found = {file: self._judge.judge(file) for file in files}
-        self._unsettled = [file for file, each in found.items() if self._neutralise and each is not None and each.done == "left"]
-        self._known.note_harmless(file for file in found if file not in self._unsettled)
+        findings: list[Finding] = []
+        settled: dict[LaterFile, Identity] = {}
+        self._unsettled = []
+        for file in files:
+            each, identity, at_rest = self._judged_at_rest(file)
+            findings += [] if each is None else [each]
+            if not at_rest:
+                self._unsettled.append(file)
+            elif identity is not None:
+                settled[file] = identity
+        self._known.note_harmless(settled)
         self._quarantine.trim()
-        return [each for each in found.values() if each is not None]
+        return findings
+
+    def _judged_at_rest(self, file: LaterFile) -> tuple[Finding | None, Identity | None, bool]:
+        """The first finding, what has the name now, and whether that is what was judged: another command may swap it."""
+        first: Finding | None = None
+        for _ in range(_MAX_LOOKS):
+            before = self._known.identity(file.components)
+            each = self._judge.judge(file)
+            first = first or each
+            if self._neutralise and each is not None and each.done == "left":
+                break
+            if self._known.identity(file.components) == before:
+                return first, before, True
+        return first, None, False
 
     def _take_in_the_hosts(self) -> None:
         """Accept what appeared while no command ran."""
