@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from . import wire
 
-_ANSWER_SECONDS = 0.1
+_ANSWER_SECONDS = 0.25
 """How long a launcher waits for what was noted: an observer that is stuck must hold up neither an outcome nor other commands."""
 _MOST = 64
 """For one command; what is more is counted."""
@@ -95,7 +95,9 @@ class Told:
             self._taken = message
 
     def take(self, place: Callable[[], int], receive: Callable[[], None]) -> dict[str, Any] | None:
-        """Everything that was noted of the command in `place`, which is over; None when nothing was, or no answer came in time.
+        """Everything that was noted of the command in `place`, which is over; None when nothing was.
+
+        When no answer comes in time one refusal is counted, and not told.
 
         Args:
             place: the place's number; asked for only when there is something to take.
@@ -111,7 +113,8 @@ class Told:
         wire.send(self._channel, {"take": self._awaited})
         while self._taken is None and self._words.poll(max(0, int((give_up_at - time.monotonic()) * 1000))):
             receive()
-        self._awaited, taken, self._taken = None, self._taken, None
+        taken = self._taken or {"taken": self._awaited, "refusals": [], "beyond": 1}
+        self._awaited = self._taken = None
         return taken
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from fable_exec.broker.environment import command_environment
+from fable_exec.broker.environment import command_environment, reading_environment
 from fable_exec.broker.gate import Gate
 from fable_exec.broker.paths import DoorPaths
 from fable_exec.broker.recording import Operation
@@ -114,11 +114,13 @@ class CommandWork:
         operation.decided(decision, {"command": request.command, "cwd": str(cwd), **decided.told()})
         if executable is None:
             raise ExecutableDenied(decision.message)
+        self._paths.require_workspace()
+        environment = command_environment(self.environment, request.env, self._policy.environment)
         command = Command(
             argv=(executable.registered_path, *request.command[1:]),
             executable=executable,
             cwd=cwd.components,
-            environment=command_environment(self.environment, request.env, self._policy.environment),
+            environment=reading_environment(environment) if decision.read_only else environment,
             stdin=request.stdin,
             open_stdin=isinstance(request, StartCommand) and request.keep_stdin_open,
             timeout_seconds=timeout,

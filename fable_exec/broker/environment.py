@@ -12,7 +12,7 @@ from fable_exec.errors import Denied, InvalidRequest
 from fable_exec.policy import BrokerPolicy, EnvironmentPolicy, is_environment_name, is_injection_name
 from fable_exec.protocol.rules import shown
 
-__all__ = ["base_environment", "command_environment"]
+__all__ = ["base_environment", "command_environment", "reading_environment"]
 
 _LOCALE_NAMES = ("LANG", "LC_")
 _WINDOWS_NAMES = ("SYSTEMROOT", "WINDIR", "TEMP", "TMP", "SYSTEMDRIVE", "COMSPEC")
@@ -38,6 +38,11 @@ def command_environment(base: Mapping[str, str], asked: Mapping[str, str], rules
     for name in asked:
         _check_name(name, rules)
     return {**base, **asked, **_ALWAYS}
+
+
+def reading_environment(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """That of a command which may change nothing: `git status` then leaves its index alone and does not fail to write it (git(1))."""
+    return {"GIT_OPTIONAL_LOCKS": "0", **environment}
 
 
 def _is_passed(name: str) -> bool:

@@ -23,6 +23,10 @@ class DoorPaths:
         self._workspace = workspace
         self._rules = rules
 
+    def require_workspace(self) -> None:
+        """Raise PathNotFound (workspace-gone) if the workspace was removed: a command would run in an empty directory."""
+        self._workspace.stat(WorkspacePath(components=()))
+
     def existing(self, text: str) -> WorkspacePath:
         """The path of something that should be there. Raises PathDenied."""
         return WorkspacePath.parse(self._with_separators(text), _HOST, self._rules.protected)

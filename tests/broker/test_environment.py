@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fable_exec import Denied, EnvironmentPolicy, ExecutionBroker, InvalidRequest
+from fable_exec import Denied, EnvironmentPolicy, ExecutionBroker, InvalidRequest, PathNotFound
 from fable_exec.broker.environment import base_environment, command_environment
 from fable_exec.policy import INJECTION_NAMES, INJECTION_PREFIXES
 from tests.doors import TOKEN, environment_with, policy_for
@@ -101,3 +104,26 @@ def test_unbuffered_python_is_not_for_requests_to_switch_off(workspace: Path) ->
 def test_names_that_no_variable_has_are_malformed(name: str) -> None:
     with pytest.raises((InvalidRequest, Denied)):
         command_environment({}, {name: "x"}, environment_with(request_names=("A*",)))
+
+
+def test_git_leaves_its_index_alone_where_nothing_may_be_changed(workspace: Path) -> None:
+    run = {"cwd": workspace, "check": True, "capture_output": True}
+    subprocess.run(["git", "init", "-q", "."], **run)
+    (workspace / "file").write_text("x")
+    subprocess.run(["git", "add", "file"], **run)
+    os.utime(workspace / "file", (1, 1))  # the index is now to be refreshed
+    with ExecutionBroker(policy_for(workspace, allowed_executables=("git", "sh"))) as broker:
+        locked = broker.execute_command(["git", "status", "--short"])
+        assert (locked.exit_code, locked.stdout, locked.denials) == (0, "A  file\n", ())
+        broker.unlock_writes(TOKEN)
+        assert broker.execute_command(["sh", "-c", "echo ${GIT_OPTIONAL_LOCKS-none}"]).stdout == "none\n"
+
+
+def test_no_command_runs_in_a_workspace_that_was_removed(workspace: Path) -> None:
+    with ExecutionBroker(policy_for(workspace, allowed_executables=("ls",))) as broker:
+        assert broker.execute_command(["ls"]).success
+        shutil.rmtree(workspace)
+        workspace.mkdir()
+        with pytest.raises(PathNotFound) as caught:
+            broker.execute_command(["ls"])
+        assert caught.value.reason == "workspace-gone"
