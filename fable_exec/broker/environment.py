@@ -41,7 +41,7 @@ def command_environment(base: Mapping[str, str], asked: Mapping[str, str], rules
 
 
 def reading_environment(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """That of a command which may change nothing: `git status` then leaves its index alone and does not fail to write it (git(1))."""
+    """That of a command which may change nothing: `git status` then leaves its index as it is (git(1))."""
     return {"GIT_OPTIONAL_LOCKS": "0", **environment}
 
 
