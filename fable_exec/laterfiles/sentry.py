@@ -25,7 +25,7 @@ __all__ = ["Finding", "Sentry"]
 Action = Literal["neutralise", "report"]
 
 _MAX_FINDINGS = 100
-_MAX_TIMES_OPENED = 64
+_MAX_OPENED = 10_000
 _MAX_LOOKS = 4
 
 
@@ -232,16 +232,19 @@ class Sentry:
     def _behind_closed_doors(self) -> list[LaterFile]:
         """What lies in directories that the command made unreadable; they are opened up for it."""
         found: list[LaterFile] = []
-        for _ in range(_MAX_TIMES_OPENED if self._neutralise else 0):
-            gap = next((gap for gap in self._scanner.gaps if gap.unreadable and gap.components), None)
-            if gap is None:
-                break
-            self._scanner.gaps.remove(gap)
-            self._open(gap)
-            found += self._news_below(gap.components)
-            if any(left.components == gap.components for left in self._scanner.gaps):
-                break
+        opened: set[Names] = set()
+        while self._neutralise and (closed := self._closed_doors(opened)):
+            for gap in closed:
+                self._scanner.gaps.remove(gap)
+                self._open(gap)
+                found += self._news_below(gap.components)
+            opened.update(gap.components for gap in closed)
         return found
+
+    def _closed_doors(self, opened: set[Names]) -> list[Gap]:
+        """Those that opening may help; what stays closed, and what is too much for one look, stays a gap and is told."""
+        closed = [gap for gap in self._scanner.gaps if gap.unreadable and gap.components and gap.components not in opened]
+        return closed[: max(0, _MAX_OPENED - len(opened))]
 
     def _too_deep(self) -> list[LaterFile]:
         """Directories that a command made deeper than anything can be named: they are taken away as a whole."""

@@ -82,6 +82,7 @@ PLANTS = {
     "UTF-16": ("git init -q r; printf '\\xff\\xfe[\\0c\\0' > r/.git/config", ["r/.git/config"]),
     # rights
     "below a closed directory": ("mkdir -p d/e/.git/hooks; echo x > d/e/.git/hooks/update; echo x > d/.envrc; chmod 000 d/e/.git/hooks d/e/.git d/e d", ["d/.envrc", "d/e/.git/hooks/update"]),
+    "behind hundreds of closed directories": ("mkdir d{1..200}; echo x > d200/.envrc; chmod 111 d*", ["d200/.envrc"]),
     "in an unchangeable directory": ("git init -q r; echo x > r/.git/hooks/update; chmod 555 r/.git/hooks r/.git r; mkdir d; echo x > d/.envrc; chmod 111 d", ["d/.envrc", "r/.git/hooks/update"]),
     "a directory that cannot be moved": ("mkdir .vscode; echo x > .vscode/tasks.json; chmod 000 .vscode", [".vscode"]),
 }  # fmt: skip
