@@ -107,10 +107,9 @@ def test_names_that_no_variable_has_are_malformed(name: str) -> None:
 
 
 def test_git_leaves_its_index_alone_where_nothing_may_be_changed(workspace: Path) -> None:
-    run = {"cwd": workspace, "check": True, "capture_output": True}
-    subprocess.run(["git", "init", "-q", "."], **run)
     (workspace / "file").write_text("x")
-    subprocess.run(["git", "add", "file"], **run)
+    for arguments in (["init", "-q", "."], ["add", "file"]):
+        subprocess.run(["git", *arguments], cwd=workspace, check=True, capture_output=True)
     os.utime(workspace / "file", (1, 1))  # the index is now to be refreshed
     with ExecutionBroker(policy_for(workspace, allowed_executables=("git", "sh"))) as broker:
         locked = broker.execute_command(["git", "status", "--short"])
