@@ -13,7 +13,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 import venv
 from pathlib import Path
 
@@ -62,40 +61,12 @@ def _create(directory: Path) -> None:
 
 
 def _install(python: Path, extras: list[str], groups: list[str]) -> None:
-    pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-input", "--retries", "2"]
+    pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-input"]
     target = f"{PROJECT}[{','.join(extras)}]" if extras else str(PROJECT)
     wanted = [part for name in groups for part in ("--group", f"{PROJECT / 'pyproject.toml'}:{name}")]
     print(f"installing {' '.join([*extras, *groups]) or 'the project'}", file=sys.stderr)
-    try:
-        for arguments in ([PIP_WITH_GROUPS], ["--editable", target, *wanted]):
-            subprocess.run([*pip, *arguments], check=True, stdin=subprocess.DEVNULL)
-    except subprocess.CalledProcessError:
-        print("that failed; trying with what pip's find-links hold, without an index", file=sys.stderr)
-        _install_without_index(python, pip, extras, groups)
-
-
-def _install_without_index(python: Path, pip: list[str], extras: list[str], groups: list[str]) -> None:
-    """Where no package index can be reached: dependencies from local wheels, the project linked in place of being built."""
-    document = tomllib.loads((PROJECT / "pyproject.toml").read_text())
-    project = document["project"]
-    wanted = [*project["dependencies"]]
-    for extra in extras:
-        wanted += project["optional-dependencies"][extra]
-    for group in groups:
-        wanted += document["dependency-groups"][group]
-    subprocess.run([*pip, "--no-index", *wanted], check=True, stdin=subprocess.DEVNULL)
-    library = subprocess.run(
-        [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], check=True, capture_output=True, text=True
-    ).stdout.strip()
-    (Path(library) / f"{project['name']}.pth").write_text(f"{PROJECT}\n")
-    for name, entry in project["scripts"].items():
-        _write_script(python.parent / name, python, entry)
-
-
-def _write_script(path: Path, python: Path, entry: str) -> None:
-    module, _, function = entry.partition(":")
-    path.write_text(f"#!{python}\nimport sys\nfrom {module} import {function}\n\nsys.exit({function}())\n")
-    path.chmod(0o755)
+    for arguments in ([PIP_WITH_GROUPS], ["--editable", target, *wanted]):
+        subprocess.run([*pip, *arguments], check=True, stdin=subprocess.DEVNULL)
 
 
 def _fingerprint() -> str:

@@ -26,7 +26,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
@@ -276,7 +276,7 @@ def _bind(source: Path, target: Path, *, whole: bool = True) -> None:
 # The kernel.
 
 
-def _fork(body: object) -> int:
+def _fork(body: Callable[[], int]) -> int:
     """A child that runs `body`, dies with this process, and ends with what `body` returns."""
     parent = os.getpid()
     pid = os.fork()
@@ -286,7 +286,7 @@ def _fork(body: object) -> int:
     try:
         _libc.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() in (parent, 0):  # 0: the parent is outside the namespace of processes
-            status = body()  # type: ignore[operator]
+            status = body()
     except BaseException as error:
         print(f"the world could not be built: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
     os._exit(status)
