@@ -76,13 +76,15 @@ class Told:
     """The launcher's side: of which places the observer has told.
 
     Messages: {"refused": place} comes before the first refused call of a place is answered, so it waits in the channel when the
-    caller ends; {"take": place} asks for everything, {"taken": place, "refusals": ..., "beyond": ...} answers.
+    caller ends; {"take": [place, turn]} asks for everything, {"taken": [place, turn], "refusals": ..., "beyond": ...} answers.
+    The turn keeps an answer that comes too late from being taken for that of the next command in the same place.
     """
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._places: set[int] = set()
-        self._awaited: int | None = None
+        self._turn = 0
+        self._awaited: list[int] | None = None
         self._taken: dict[str, Any] | None = None
         self._words = select.poll()
         self._words.register(channel.fileno(), select.POLLIN)
@@ -107,8 +109,9 @@ class Told:
             receive()
         if not self._places or place() not in self._places:
             return None
-        self._awaited = place()
-        self._places.discard(self._awaited)
+        self._turn += 1
+        self._awaited = [place(), self._turn]
+        self._places.discard(self._awaited[0])
         give_up_at = time.monotonic() + _ANSWER_SECONDS
         wire.send(self._channel, {"take": self._awaited})
         while self._taken is None and self._words.poll(max(0, int((give_up_at - time.monotonic()) * 1000))):
@@ -118,10 +121,10 @@ class Told:
         return taken
 
 
-def answer_to_take(ledger: Ledger, place: int) -> dict[str, Any]:
-    """The message that hands over what `ledger` has of `place`."""
-    refusals, beyond = ledger.take(place)
-    return {"taken": place, "refusals": refusals, "beyond": beyond}
+def answer_to_take(ledger: Ledger, asked: list[int]) -> dict[str, Any]:
+    """The message that hands over what `ledger` has of the place that was `asked` about."""
+    refusals, beyond = ledger.take(asked[0])
+    return {"taken": asked, "refusals": refusals, "beyond": beyond}
 
 
 def _bounded(text: str) -> str:

@@ -13,6 +13,7 @@ from fable_exec._launcher import removal, wire
 from fable_exec._launcher.places import PlaceLost, Slot
 from fable_exec._launcher.proctree import Stat, parse_stat, read_member
 from fable_exec._launcher.readiness import Readiness
+from fable_exec._launcher.refusals import Ledger, Refusal, Told, answer_to_take
 
 # /proc/PID/stat
 
@@ -286,3 +287,35 @@ def test_the_wire_is_used_by_one_thread_per_end() -> None:
         sender.start()
         assert [wire.receive(theirs)[0]["n"] for _ in range(300)] == list(range(300))
         sender.join()
+
+
+def test_what_the_observer_hands_over_too_late_is_counted_and_never_taken_for_the_next_commands() -> None:
+    ours, observer = wire.socket_pair()
+    told, ledger = Told(ours), Ledger()
+
+    def receive() -> None:
+        told.hear(wire.receive(ours)[0])
+
+    def taken() -> tuple[object, object]:
+        wire.send(observer, {"refused": 7})
+        found = told.take(lambda: 7, receive)
+        assert found is not None
+        return found["refusals"], found["beyond"]
+
+    def answer() -> None:
+        wire.send(observer, answer_to_take(ledger, wire.receive(observer)[0]["take"]))
+
+    with ours, observer:
+        assert told.take(lambda: 7, receive) is None
+        assert taken() == ([], 1)
+        late = wire.receive(observer)[0]["take"]
+        ledger.note(7, Refusal("mkdir", "/late", "", "host_writes"))
+        answering = threading.Thread(target=lambda: (wire.send(observer, answer_to_take(ledger, late)), answer()))
+        answering.start()
+        assert taken() == ([], 0)
+        answering.join()
+        ledger.note(7, Refusal("mkdir", "/in-time", "", "host_writes"))
+        answering = threading.Thread(target=answer)
+        answering.start()
+        assert taken() == ([["mkdir", "/in-time", "", "host_writes"]], 0)
+        answering.join()
