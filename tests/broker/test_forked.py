@@ -37,4 +37,4 @@ def test_a_closed_broker_cannot_be_unlocked_or_locked(workspace: Path) -> None:
 
 def test_what_is_no_policy_is_refused_as_a_type() -> None:
     with pytest.raises(TypeError, match="BrokerPolicy, not str"):
-        ExecutionBroker("workspace")  # type: ignore[arg-type]
+        ExecutionBroker("workspace")  # type: ignore[arg-type]  # no policy: it must be refused

@@ -520,7 +520,7 @@ def test_a_killed_observer_takes_its_commands_with_it(mode: str, workspace: Path
 def test_nothing_outlives_a_killed_observer(mode: str, observe: str, workspace: Path) -> None:
     seconds = unique_sleep()
     text = f"setsid sleep {seconds} & sleep {seconds} & echo started; wait"
-    with confined(workspace, mode, confinement=Confinement(observe=observe), allowed_executables=PROGRAMS) as broker:  # type: ignore[arg-type]
+    with confined(workspace, mode, confinement=Confinement(observe=observe), allowed_executables=PROGRAMS) as broker:  # type: ignore[arg-type]  # a text from the table
         started = broker.start_command(("sh", "-c", text))
         next(started.events())
         for pid in observers_of(broker, mode):

@@ -456,3 +456,12 @@ def test_what_goes_away_is_forgotten_and_its_name_starts_anew(swept: Guarded) ->
     assert swept.planted("mkdir -p b/hooks; echo x > b/hooks/useThing; echo x > b/config") == {}
     assert scanner.git_directories == set() and scanner.inside == {}
     assert scanner.entered == {(), ("b",), ("b", "hooks")}
+
+
+@pytest.mark.requires_ability("ordinary_user")
+def test_doors_beyond_the_bound_stay_closed_and_are_told(swept: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fable_exec.laterfiles.sentry._MAX_OPENED", 3)
+    found = swept.planted("for n in 1 2 3 4 5; do mkdir d$n; echo x > d$n/.envrc; done; chmod 111 d*")
+    told = [path for path, done in found.items() if done == "left"]
+    assert len(found) - len(told) == 3 and len(told) == 2
+    assert all(not swept.exists(f"{path}/.envrc") or path in told for path in ("d1", "d2", "d3", "d4", "d5"))
