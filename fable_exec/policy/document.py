@@ -6,6 +6,7 @@ means the default. `$schema` is allowed at the top, for editors. A relative work
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ import attrs
 
 from fable_exec.errors import PolicyError
 from fable_exec.policy.fields import check_fields, rule_of
+from fable_exec.policy.hints import hint_for
 from fable_exec.policy.rules import Faults, Nested, Rule, shown
 from fable_exec.policy.values import BrokerPolicy
 
@@ -31,6 +33,8 @@ __all__ = [
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
 """Longest policy file that is read."""
+_MOST_HINTS = 20
+"""Looking for one takes a millisecond; a document may have any number of wrong keys."""
 
 
 def policy_from_mapping(document: Mapping[str, Any]) -> BrokerPolicy:
@@ -52,12 +56,11 @@ def load_policy(path: str | Path) -> BrokerPolicy:
 
 def read_document(path: str | Path) -> dict[str, Any]:
     """The members of a policy file, not yet judged as a policy, for whoever completes them from elsewhere. Raises PolicyError."""
-    suffix = Path(path).suffix.lower()
-    if suffix == ".toml":
-        return _members_of(_toml(_read(path)))
-    if suffix == ".json":
-        return _members_of(_json(_read(path)))
-    raise PolicyError.of([("", f"a policy file ends with .toml or .json, not {shown(Path(path).name)}")])
+    parse = {".toml": _toml, ".json": _json}.get(Path(path).suffix.lower())
+    text = _read(path)
+    if parse is None:
+        raise PolicyError.of([("", f"a policy file ends with .toml or .json, not {shown(Path(path).name)}")])
+    return _members_of(parse(text))
 
 
 def load_toml(path: str | Path) -> BrokerPolicy:
@@ -100,7 +103,7 @@ def _read(path: str | Path) -> str:
     try:
         file = Path(path)
         if not file.is_file():  # a FIFO would block, a device might not end
-            raise PolicyError.of([("", f"not a regular file: {shown(file)}")])
+            raise PolicyError.of([("", f"{_what_instead_of_a_file(file)}: {shown(file)}")])
         with file.open("rb") as stream:
             data = stream.read(MAX_DOCUMENT_BYTES + 1)
         if len(data) > MAX_DOCUMENT_BYTES:
@@ -110,6 +113,12 @@ def _read(path: str | Path) -> str:
         raise PolicyError.of([("", f"cannot be read: {error.strerror}: {shown(Path(path))}")]) from error
     except UnicodeDecodeError as error:
         raise PolicyError.of([("", f"not UTF-8 at byte {error.start}: {shown(Path(path))}")]) from error
+
+
+def _what_instead_of_a_file(path: Path) -> str:
+    if path.is_dir():
+        return "a directory, not a file"
+    return "not a regular file" if path.exists() else "no such file"
 
 
 def _parsed(language: str, parse: Callable[[str], Any], text: str) -> Any:
@@ -147,11 +156,17 @@ def _table(kind: type[attrs.AttrsInstance], raw: Any) -> Any:
     for name, field in fields.items():
         if raw.get(name) is not None:
             _take(rule_of(field), name, raw[name], given, faults)
-    faults += [(shown(key).strip("'"), "unknown key") for key in raw if key not in fields]
+    faults += _unknown(kind, [key for key in raw if key not in fields])
     if faults:
         check_fields(kind, given, faults)
         raise PolicyError.of(sorted(faults, key=_place_in(list(fields))))
     return kind(**given)
+
+
+def _unknown(kind: type[attrs.AttrsInstance], keys: list[Any]) -> Faults:
+    hints = [hint_for(key, kind, BrokerPolicy) for key in keys[:_MOST_HINTS]]
+    told = itertools.zip_longest(keys, hints, fillvalue="")
+    return [(shown(key).strip("'"), f"unknown key; {hint}" if hint else "unknown key") for key, hint in told]
 
 
 def _place_in(names: list[str]) -> Callable[[tuple[str, str]], int]:

@@ -293,13 +293,14 @@ class AbsoluteFile:
 
 
 def shown(value: object) -> str:
-    """`value` for a message: escaped and bounded."""
+    """`value` for a message: escaped and bounded, a path less tightly than a text."""
     if isinstance(value, (list, tuple, Mapping)) or not isinstance(value, (str, int, float, PurePath)):
         return type(value).__name__
     if type(value) is int and abs(value) > MAX_INTEGER:
         return "an integer beyond 2**53"  # repr refuses more than 4300 digits
     text = ascii(str(value)) if isinstance(value, (str, PurePath)) else repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    longest = 200 if isinstance(value, PurePath) else 80
+    return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 def _path_text(value: Any) -> str:

@@ -201,7 +201,10 @@ class AuditRules:
     path: Path | None = attrs.field(
         default=None,
         converter=_path_or_none,
-        metadata=ruled(OrNone(AbsoluteFile()), "Absolute path of the audit log, outside the workspace; null keeps none."),
+        metadata=ruled(
+            OrNone(AbsoluteFile()),
+            "Absolute path of the audit log, in a directory that exists, outside the workspace; null keeps none.",
+        ),
     )
     on_failure: Literal["refuse", "continue"] = attrs.field(
         default="refuse",
@@ -293,7 +296,7 @@ class BrokerPolicy:
             return []
         return [
             *_confined_workspace(workspace, checked.get("confinement", Confinement())),
-            *_audit_inside(workspace, checked.get("audit")),
+            *_audit_misplaced(workspace, checked.get("audit")),
             *_rules_inside(workspace, checked.get("argument_rules")),
         ]
 
@@ -337,10 +340,12 @@ def _confined_workspace(workspace: Path, confinement: Confinement) -> Faults:
     return [("workspace", f"{text}, or confinement off: {shown(workspace)}")]
 
 
-def _audit_inside(workspace: Path, audit: AuditRules | None) -> Faults:
-    """Commands could rewrite a log that lies where they may write."""
+def _audit_misplaced(workspace: Path, audit: AuditRules | None) -> Faults:
+    """Commands could rewrite a log that lies where they may write; and one that has no place would be found out too late."""
     log = None if audit is None else audit.path
-    return [] if log is None else _inside(workspace, log, "audit.path")
+    if log is None:
+        return []
+    return _inside(workspace, log, "audit.path") or _without_place(log, "audit.path")
 
 
 def _rules_inside(workspace: Path, arguments: ArgumentPolicy | None) -> Faults:
@@ -353,5 +358,17 @@ def _inside(workspace: Path, file: Path, field: str) -> Faults:
     try:
         inside = file.parent.resolve().is_relative_to(workspace)
     except (OSError, RuntimeError):
-        return [(field, f"its directory cannot be resolved: {file.parent!s:.200}")]
-    return [(field, "must be outside the workspace")] if inside else []
+        return [(field, f"its directory cannot be resolved: {shown(file)}")]
+    return [(field, f"must be outside the workspace: {shown(file)}")] if inside else []
+
+
+def _without_place(file: Path, field: str) -> Faults:
+    """A file that is made when it is first needed needs its directory before."""
+    try:
+        if not file.parent.is_dir():
+            missing = "its directory does not exist; make it, or name a file elsewhere"
+            what = "what should be its directory is none; name a file elsewhere" if file.parent.exists() else missing
+            return [(field, f"{what}: {shown(file)}")]
+        return [(field, f"is a directory; name a file in it: {shown(file)}")] if file.is_dir() else []
+    except OSError as error:
+        return [(field, f"cannot be looked at ({error.strerror}): {shown(file)}")]

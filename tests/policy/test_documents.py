@@ -7,6 +7,7 @@ import json
 import os
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -266,8 +267,23 @@ def test_a_file_that_cannot_be_read_is_a_policy_error(tmp_path: Path) -> None:
     (tmp_path / "long.toml").write_bytes(b"#" * (MAX_DOCUMENT_BYTES + 1))
     (tmp_path / "dir.toml").mkdir()
     os.mkfifo(tmp_path / "fifo.toml")
-    for name in ("bytes", "long", "dir", "fifo", "gone", "n\0l"):
-        assert len(faults(lambda name=name: load_policy(tmp_path / f"{name}.toml"))) == 1  # type: ignore[misc]
+    (tmp_path / "dangling.toml").symlink_to("gone.toml")
+    told = {
+        "bytes": "not UTF-8 at byte 13",
+        "long": "longer than",
+        "dir": "a directory, not a file",
+        "fifo": "not a regular file",
+        "gone": "no such file",
+        "dangling": "no such file",
+        "n\0l": "no such file",
+    }
+    for name, words in told.items():
+        ((_, text),) = faults(partial(load_policy, tmp_path / f"{name}.toml"))
+        assert words in text and (name == "long" or ascii(f"{name}.toml")[1:-1] in text)
+
+
+def test_a_file_that_is_not_there_is_told_before_its_ending(tmp_path: Path) -> None:
+    assert faults(lambda: load_policy(tmp_path / "MISSING")) == [("", f"no such file: '{tmp_path}/MISSING'")]
 
 
 @pytest.mark.fuzz

@@ -346,6 +346,29 @@ def test_an_audit_log_that_reaches_the_workspace_by_a_link_is_refused(workspace:
     assert BrokerPolicy(workspace=workspace, audit=AuditRules(path=tmp_path / "log.jsonl"))
 
 
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("nowhere/log.jsonl", "its directory does not exist; make it, or name a file elsewhere"),
+        ("nowhere/either/log.jsonl", "its directory does not exist; make it, or name a file elsewhere"),
+        ("file/log.jsonl", "what should be its directory is none; name a file elsewhere"),
+        ("directory", "is a directory; name a file in it"),
+    ],
+)
+def test_an_audit_log_without_a_place_is_refused_with_its_path_and_what_to_do(
+    place: str, words: str, workspace: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "directory").mkdir()
+    log = tmp_path / place
+    with pytest.raises(PolicyError) as caught:
+        BrokerPolicy(workspace=workspace, audit=AuditRules(path=log))
+    ((path, text),) = caught.value.faults
+    assert path == "audit.path"
+    assert text.startswith(words) and str(log)[:150] in text
+    assert not (tmp_path / "nowhere").exists()
+
+
 @pytest.mark.parametrize("place", ["/", *RESERVED_DIRECTORIES])
 def test_a_confined_workspace_holds_nothing_that_commands_get_from_the_system(place: str) -> None:
     if not Path(place).is_dir():
