@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from fable_exec.audit.lines import AuditHead
-from fable_exec.audit.writer import Writer, locked, open_writer, unavailable
+from fable_exec.audit.writer import Writer, locked, open_writer, unavailable, unusable
 from fable_exec.errors import AuditUnavailable
 
 __all__ = ["AuditLog"]
@@ -56,7 +56,7 @@ class AuditLog:
                 writer.catch_up()
         except OSError as error:
             os.close(writer.fd)
-            raise unavailable(error) from error
+            raise unusable(target, error) from error
 
     @property
     def head(self) -> AuditHead:

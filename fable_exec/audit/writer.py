@@ -26,11 +26,12 @@ from fable_exec.errors import AuditUnavailable
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["Writer", "locked", "open_writer", "unavailable"]
+__all__ = ["Writer", "locked", "open_writer", "unavailable", "unusable"]
 
 _TAIL_BYTES = 64 * 1024
 """How far back the last line is looked for behind torn bytes."""
 
+_LONGEST_SHOWN = 400
 _LOCK_SECONDS = 5.0
 """How long another writer may hold the lock; an append takes microseconds, so a longer hold is a stopped or hostile process."""
 
@@ -154,12 +155,12 @@ def open_writer(target: str | Path | int) -> Writer:
         else:
             fd = os.open(target, flags | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except (OSError, ValueError) as error:
-        raise unavailable(error) from error
+        raise unusable(target, error) from error
     status = os.fstat(fd)
     fault = _fault_of(status, must_be_linked=not isinstance(target, int))
     if fault:
         os.close(fd)
-        raise AuditUnavailable(f"the audit log cannot be used: {fault}", errno=errno.EPERM)
+        raise unusable(target, PermissionError(errno.EPERM, fault))
     if status.st_mode & 0o600 != 0o600:
         os.fchmod(fd, 0o600)  # made just now, and the host's umask took even our own rights
     return Writer(fd, os.getpid(), must_be_linked=not isinstance(target, int))
@@ -167,11 +168,11 @@ def open_writer(target: str | Path | int) -> Writer:
 
 def _fault_of(status: os.stat_result, *, must_be_linked: bool) -> str:
     if not stat.S_ISREG(status.st_mode):
-        return "it is not a regular file"
+        return "it is not a regular file; name another one"
     if status.st_uid != os.geteuid():
-        return "it belongs to another user"
+        return "it belongs to another user; name another one, or start as that user"
     if status.st_nlink > 1 or (must_be_linked and status.st_nlink != 1):
-        return "it has more than one link"
+        return "it has more than one link; name another one"
     if status.st_mode & 0o077:
         return "others may open it; its mode must be 0600"
     return ""
@@ -204,8 +205,30 @@ def _lock(fd: int) -> None:
 
 
 def unavailable(error: Exception) -> AuditUnavailable:
+    """In the words of a log that is in use."""
+    return _told(error, "the audit log cannot take another line")
+
+
+def unusable(target: str | Path | int, error: Exception) -> AuditUnavailable:
+    """In the words of one that cannot even be begun: which, why, and what to do."""
+    name = f"descriptor {target}" if isinstance(target, int) else ascii(str(target))[:_LONGEST_SHOWN]
+    remedy = _REMEDIES.get(getattr(error, "errno", None) or 0, "")
+    return _told(error, f"the audit log {name} cannot be used", remedy and f"; {remedy}")
+
+
+_REMEDIES = {
+    errno.ENOENT: "make its directory, or name a file elsewhere",
+    errno.ENOTDIR: "what should be its directory is none; name a file elsewhere",
+    errno.EACCES: "name a file where this user may write",
+    errno.EROFS: "name a file where this user may write",
+    errno.EISDIR: "name a file in it",
+    errno.ELOOP: "a symbolic link is not followed; name the file itself",
+}
+
+
+def _told(error: Exception, what: str, remedy: str = "") -> AuditUnavailable:
     if isinstance(error, AuditUnavailable):
         return error
     number = getattr(error, "errno", None) or errno.EIO
     reason = getattr(error, "strerror", None) or str(error)
-    return AuditUnavailable(f"the audit log cannot take another line: {reason}", errno=number)
+    return AuditUnavailable(f"{what}: {reason}{remedy}", errno=number)
