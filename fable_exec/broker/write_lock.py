@@ -24,6 +24,10 @@ FREE_FAILURES = 5
 FIRST_BACK_OFF_SECONDS = 1.0
 LONGEST_BACK_OFF_SECONDS = 60.0
 _LONGEST_TOKEN_CHARACTERS = 64 * 1024
+_NO_DIGEST = (
+    "nothing can unlock them: the policy has no write_token_digest; choose a token and set it to the token's SHA-256, "
+    "as `printf %s TOKEN | sha256sum` prints it"
+)
 
 
 def now() -> float:
@@ -79,8 +83,10 @@ class WriteLock:
         lifetime = _checked_lifetime(expires_in_seconds)
         if not isinstance(token, str) or len(token) > _LONGEST_TOKEN_CHARACTERS:
             raise InvalidRequest("token must be text of bounded length")
-        if self._digest is None or not token:
-            raise WritesLocked("workspace writes are locked")
+        if self._digest is None:
+            raise WritesLocked(f"workspace writes are locked, and {_NO_DIGEST}")
+        if not token:
+            raise WritesLocked("workspace writes are locked, and the token is empty")
         with self._mutex:
             self._refuse_during_back_off()
             if not _is_right(token, self._digest):

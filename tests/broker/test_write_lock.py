@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from typing import Any
 
 import pytest
@@ -30,9 +31,22 @@ def test_it_starts_locked_and_without_a_digest_it_stays_so() -> None:
     lock = WriteLock(None)
     assert lock.unlocked() is None
     for token in ("right", "", "x" * 1000):
-        with pytest.raises(WritesLocked, match="workspace writes are locked"):
+        with pytest.raises(WritesLocked, match=r"workspace writes are locked, and .* no write_token_digest"):
             lock.unlock(token)
     assert lock.unlocked() is None
+    with pytest.raises(WritesLocked, match="workspace writes are locked, and the token is empty"):
+        WriteLock(DIGEST).unlock("")
+
+
+def test_without_a_digest_the_refusal_says_how_to_make_one_and_that_one_unlocks() -> None:
+    with pytest.raises(WritesLocked) as caught:
+        WriteLock(None).unlock("right")
+    recipe = str(caught.value).split("`")[1]
+    made = subprocess.run(["sh", "-c", recipe.replace("TOKEN", "right")], capture_output=True, text=True, check=True).stdout
+    assert made.split()[0] == DIGEST
+    lock = WriteLock(made.split()[0])
+    lock.unlock("right")
+    assert lock.unlocked() == Unlocked()
 
 
 def test_the_token_is_looked_at_also_when_already_unlocked() -> None:
