@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import socket
 from typing import Any
 
 from . import wire
@@ -24,7 +23,7 @@ class Job:
     def __init__(self, request: dict[str, Any], descriptors: list[int], null: int) -> None:
         channel, *self._given = descriptors
         self.request = request
-        self.channel = socket.socket(fileno=channel)
+        self.channel = wire.adopt(channel)
         self.streams = Streams(*self._given) if request["stdin"] else Streams(null, *self._given)
         self.place: Place | None = None
         self.leader = 0
@@ -62,7 +61,7 @@ def refuse(descriptors: list[int]) -> None:
     for descriptor in descriptors[1:]:
         os.close(descriptor)
     if descriptors:
-        with socket.socket(fileno=descriptors[0]) as channel:
+        with wire.adopt(descriptors[0]) as channel:
             try:
                 wire.send(channel, {"failed": "descriptors", "errno": errno.EMFILE, "what": "the launcher"})
             except wire.PeerGone:

@@ -37,6 +37,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _system_call = _libc.syscall
 _system_call.restype = ctypes.c_long
 _libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
+_with_key = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_long, *[ctypes.c_ulong] * 6, use_errno=True)(("syscall", _libc))
+"""For the calls that every command makes: its conversions are prepared once."""
 
 
 class _RulesetAttributes(ctypes.Structure):
@@ -155,12 +157,12 @@ def launcher_key() -> int:
 
 def setns(descriptor: int, kind: int) -> None:
     """setns(2) with this launcher's key in an argument that the kernel ignores and the filter compares."""
-    _call(f"setns({descriptor}, {kind:#x}, key)", _number("setns"), descriptor, kind, 0, 0, launcher_key())
+    checked(_with_key(_number("setns"), descriptor, kind, 0, 0, launcher_key(), 0), "setns with the key")
 
 
 def unshare(flags: int) -> None:
     """unshare(2) with this launcher's key in an argument that the kernel ignores and the filter compares."""
-    _call(f"unshare({flags:#x}, key)", _number("unshare"), flags, 0, 0, 0, launcher_key())
+    checked(_with_key(_number("unshare"), flags, 0, 0, 0, launcher_key(), 0), "unshare with the key")
 
 
 def open_unobserved(path: str, flags: int, dir_fd: int | None = None) -> int:
@@ -189,6 +191,7 @@ def machine() -> str:
     return name if name in _NUMBERS and ctypes.sizeof(ctypes.c_void_p) == 8 else ""
 
 
+@functools.cache
 def _number(name: str) -> int:
     numbers = _NUMBERS.get(machine())
     if numbers is None:

@@ -81,7 +81,7 @@ class Launcher:
 
     def _take_request(self) -> None:
         try:
-            request, descriptors = wire.receive(self._control, socket.MSG_DONTWAIT)
+            request, descriptors = wire.receive(self._control, wire.DO_NOT_WAIT)
         except BlockingIOError:
             return  # another worker was faster
         except wire.DescriptorsLost as loss:

@@ -12,7 +12,7 @@ import sys
 
 if sys.platform == "linux":
     O_PATH = os.O_PATH
-    MSG_CMSG_CLOEXEC = socket.MSG_CMSG_CLOEXEC
+    MSG_CMSG_CLOEXEC = int(socket.MSG_CMSG_CLOEXEC)
     SOCK_CLOEXEC, SOCK_NONBLOCK = socket.SOCK_CLOEXEC, socket.SOCK_NONBLOCK
     pidfd_open = os.pidfd_open
     pidfd_send_signal = signal.pidfd_send_signal

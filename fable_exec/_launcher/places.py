@@ -105,6 +105,9 @@ class Slot:
         watched: whether `processes` will be asked for.
     """
 
+    _entered: Slot | None = None
+    """The one that this process is in: one command after another comes to the same."""
+
     def __init__(
         self, channel: socket.socket, mount_namespace: int, pid_namespace: int, children: int = -1, *, watched: bool = False
     ) -> None:
@@ -119,8 +122,8 @@ class Slot:
         return wire.peer_is_alive(self.channel)
 
     def start(self, execute: Callable[[], int]) -> int:
-        kernel_confine.setns(self._mount_namespace, kernel.CLONE_NEWNS)
-        kernel_confine.setns(self._pid_namespace, kernel.CLONE_NEWPID)
+        if Slot._entered is not self:
+            self._enter()
         if self._watched and self._files is None:
             self._files = ProcessFiles()
         return _when_numbers_are_free(execute) if self._watched else execute()
@@ -128,6 +131,12 @@ class Slot:
     def processes(self) -> tuple[ProcessFiles, Iterable[int]]:
         assert self._files is not None
         return self._files, self._files.everyone()
+
+    def _enter(self) -> None:
+        Slot._entered = None
+        kernel_confine.setns(self._mount_namespace, kernel.CLONE_NEWNS)
+        kernel_confine.setns(self._pid_namespace, kernel.CLONE_NEWPID)
+        Slot._entered = self
 
     def ask(self) -> Report | None:
         if not self._unanswered and self._has_no_children():

@@ -111,11 +111,8 @@ class SlotPool(_StagedPool):
             self._order()
 
     def take(self, wanted: int) -> Slot | None:
-        while self._idle:
-            slot = self._idle.pop()
-            if slot.usable():
-                return slot
-            slot.close()
+        if self._idle:
+            return self._idle.pop()
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -128,7 +125,7 @@ class SlotPool(_StagedPool):
         if message["slot"] == 0:
             self._failure = SpawnFailed(message["step"], message["errno"], "a new slot")
             return
-        self._idle.append(Slot(socket.socket(fileno=descriptors[0]), *descriptors[1:], watched=self._watched))
+        self._idle.append(Slot(wire.adopt(descriptors[0]), *descriptors[1:], watched=self._watched))
 
     def give_back(self, place: Place) -> None:
         assert isinstance(place, Slot)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import stat
 from collections.abc import Sequence
 from functools import partial
@@ -17,9 +18,11 @@ from .descriptor_limit import inherited_descriptor_limit
 from .kernel_confine import launcher_key
 from .kernel_fs import RESOLVE_STRICT, openat2
 from .linuxos import O_PATH
-from .resource_limits import IGNORED_BY_PYTHON, Limit, fork_limited
+from .resource_limits import Limit, fork_limited
 
 _SCRIPT_DESCRIPTOR = 3
+_EVERY_SIGNAL = signal.valid_signals()
+"""Set to its default without a look; of those that are not named posix_spawn(3) asks the kernel one by one."""
 
 
 class SpawnFailed(Exception):
@@ -166,4 +169,4 @@ def _execute(
 
 def _posix_spawn(path: str, argv: list[str], environment: dict[str, str], copies: list[tuple[int, int]]) -> int:
     actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in copies]
-    return os.posix_spawn(path, argv, environment, file_actions=actions, setsid=True, setsigmask=(), setsigdef=IGNORED_BY_PYTHON)
+    return os.posix_spawn(path, argv, environment, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_EVERY_SIGNAL)

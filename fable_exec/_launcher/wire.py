@@ -16,6 +16,9 @@ from .linuxos import MSG_CMSG_CLOEXEC, memory_file
 MAX_INLINE_BYTES = 65536
 """Larger messages travel in a memory file: a packet must fit the socket's send buffer."""
 _MAX_DESCRIPTORS = 16
+_PEEK, _TRUNCATED, _NO_SIGNAL = int(socket.MSG_PEEK), int(socket.MSG_CTRUNC), int(socket.MSG_NOSIGNAL)
+DO_NOT_WAIT = int(socket.MSG_DONTWAIT)
+"""Plain numbers: an enumeration's operators cost microseconds, and every command takes this way several times."""
 _DESCRIPTOR_BYTES = array.array("i").itemsize
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_MAX_DESCRIPTORS * _DESCRIPTOR_BYTES)
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -39,10 +42,15 @@ def socket_pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
+def adopt(descriptor: int) -> socket.socket:
+    """The end of such a pair behind `descriptor`, which the socket owns from now on. Naming its kind spares asking for it."""
+    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, descriptor)
+
+
 def send(channel: socket.socket, message: Any, descriptors: tuple[int, ...] = (), flags: int = 0) -> None:
     """Send one message with copies of `descriptors`; the caller keeps its own.
 
-    Raises PeerGone when nobody is left to read it, BlockingIOError with MSG_DONTWAIT and no room.
+    Raises PeerGone when nobody is left to read it, BlockingIOError with DO_NOT_WAIT and no room.
     """
     payload = _encode(message).encode("ascii")
     if len(payload) <= MAX_INLINE_BYTES:
@@ -59,11 +67,11 @@ def send(channel: socket.socket, message: Any, descriptors: tuple[int, ...] = ()
 def receive(channel: socket.socket, flags: int = 0) -> tuple[Any, list[int]]:
     """The next message and the descriptors that came with it, which now belong to the caller (close-on-exec).
 
-    Raises PeerGone at the end of the stream, BlockingIOError with MSG_DONTWAIT and nothing there, DescriptorsLost.
+    Raises PeerGone at the end of the stream, BlockingIOError with DO_NOT_WAIT and nothing there, DescriptorsLost.
     """
     packet, ancillary, found = _receive_packet(channel, flags)
     descriptors = _descriptors(ancillary) if ancillary else []
-    if found & socket.MSG_CTRUNC:
+    if found & _TRUNCATED:
         raise DescriptorsLost(descriptors)
     if not packet:
         raise PeerGone
@@ -88,7 +96,7 @@ def _receive_packet(channel: socket.socket, flags: int) -> tuple[bytes, list[tup
 def peer_is_alive(channel: socket.socket) -> bool:
     """Whether the other end is still open. Nothing is taken from the channel."""
     try:
-        return bool(channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        return bool(channel.recv(1, _PEEK | DO_NOT_WAIT))
     except BlockingIOError:
         return True
     except OSError:
@@ -98,7 +106,7 @@ def peer_is_alive(channel: socket.socket) -> bool:
 def _send_packet(channel: socket.socket, packet: bytes, descriptors: tuple[int, ...], flags: int) -> None:
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
     try:
-        channel.sendmsg([packet], rights, flags | socket.MSG_NOSIGNAL)
+        channel.sendmsg([packet], rights, flags | _NO_SIGNAL)
     except (BrokenPipeError, ConnectionError) as error:
         raise PeerGone from error
 

@@ -95,7 +95,7 @@ class Zygote:
             plan, descriptors = wire.receive(self._host)
         except wire.DescriptorsLost:
             return  # the host sees that its new launcher's socket is closed
-        control = socket.socket(fileno=descriptors[0])
+        control = wire.adopt(descriptors[0])
         if plan["observer"] is not None:
             from . import observer  # noqa: F401  # for observed plans only, and before anything is forked for one
         try:

@@ -146,18 +146,8 @@ class CommandWork:
 
     def report(self, prepared: Prepared, outcome: Outcome) -> CommandResult:
         """The result of a command that ran."""
-        prepared.operation.done(
-            {
-                "outcome": outcome.ended_by.value,
-                "exit_code": outcome.exit_code,
-                "signal": outcome.signal,
-                "duration_seconds": round(outcome.duration_seconds, 6),
-                "stdout_bytes": outcome.stdout.total_bytes,
-                "stderr_bytes": outcome.stderr.total_bytes,
-                "survivors": len(outcome.survivors),
-                **_refused(outcome),
-            }
-        )
+        if prepared.operation.is_recorded:
+            prepared.operation.done(_told(outcome))
         return CommandResult.of(outcome, command=prepared.executed, cwd=prepared.cwd, policy_digest=self._policy.digest)
 
     @contextmanager
@@ -192,6 +182,20 @@ class CommandWork:
                 raise InvalidRequest(f"{name} must be at most {limits.max_timeout_seconds:g} under this policy")
         idle = request.idle_timeout_seconds
         return request.timeout_seconds or limits.timeout_seconds, limits.idle_timeout_seconds if idle is None else idle
+
+
+def _told(outcome: Outcome) -> dict[str, Any]:
+    """What the audit log gets of how a command ended."""
+    return {
+        "outcome": outcome.ended_by.value,
+        "exit_code": outcome.exit_code,
+        "signal": outcome.signal,
+        "duration_seconds": round(outcome.duration_seconds, 6),
+        "stdout_bytes": outcome.stdout.total_bytes,
+        "stderr_bytes": outcome.stderr.total_bytes,
+        "survivors": len(outcome.survivors),
+        **_refused(outcome),
+    }
 
 
 def _refused(outcome: Outcome) -> dict[str, Any]:

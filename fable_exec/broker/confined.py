@@ -20,7 +20,7 @@ from fable_exec.errors import ConfinementUnavailable, InternalError, PolicyError
 from fable_exec.outcome import Applied, Denial, Outcome, display_text
 from fable_exec.pathguard import Workspace
 from fable_exec.policy import PROTECTIONS, BrokerPolicy, Confinement
-from fable_exec.runner import AsyncRunningCommand, Command, Launchers, Runner, RunningCommand, WorkspaceIdentity
+from fable_exec.runner import AsyncRunningCommand, Command, Launchers, Pins, Runner, RunningCommand, WorkspaceIdentity
 
 if TYPE_CHECKING:
     from fable_exec.laterfiles import Finding, Sentry
@@ -242,9 +242,9 @@ class _LaterFiles:
             for each in applied
         )
 
-    def before(self, command: Command) -> Command:
+    def before(self) -> Pins:
         sentry = self._ready()
-        command = attrs.evolve(command, pins=sentry.before_command(), pins_required=self._pins_required)
+        pins = Pins(sentry.before_command(), self._pins_required)
         try:
             weakness = _weakness_of(sentry)
             if weakness != self._weakness or (weakness and self._pins_required):
@@ -254,7 +254,7 @@ class _LaterFiles:
             raise
         with self._lock:
             self._underway[os.getpid()] = self._underway.get(os.getpid(), 0) + 1
-        return command
+        return pins
 
     def after(self, pinned: bool) -> tuple[Denial, ...]:
         with self._lock:

@@ -25,7 +25,7 @@ class DoorPaths:
 
     def require_workspace(self) -> None:
         """Raise PathNotFound (workspace-gone) if the workspace was removed: a command would run in an empty directory."""
-        self._workspace.stat(WorkspacePath(components=()))
+        self._workspace.check()
 
     def existing(self, text: str) -> WorkspacePath:
         """The path of something that should be there. Raises PathDenied."""

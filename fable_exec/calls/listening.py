@@ -22,6 +22,8 @@ def check_listener(on_event: object) -> None:
 
 def check_blocking_listener(on_event: object) -> None:
     """Raises InvalidRequest for what cannot be called, and for what would have to be awaited."""
+    if on_event is None:
+        return
     check_listener(on_event)
     if inspect.iscoroutinefunction(on_event) or inspect.iscoroutinefunction(getattr(on_event, "__call__", None)):  # noqa: B004  # the method itself
         raise InvalidRequest(_NOBODY_AWAITS)

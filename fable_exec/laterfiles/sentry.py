@@ -177,17 +177,14 @@ class Sentry:
         if self._process != os.getpid():
             self._start()  # a forked child must not take its parent's events away
         if self._running == 0:
-            self._known.accept(self._appeared())
+            if changes := self._changes():
+                self._known.accept(self._looked_up(changes))
             self._accept_gaps()
 
     def _catch_up(self) -> None:
         """The same for a question between commands; where nothing is watched, what was seen last has to do: a look takes long."""
         if not self._watch.reason:
             self._take_in_the_hosts()
-
-    def _appeared(self) -> Iterable[LaterFile]:
-        changes = self._changes()
-        return self._looked_up(changes) if changes else ()
 
     def _changes(self) -> list[Change]:
         changes = list(dict.fromkeys(self._watch.changes()))

@@ -98,6 +98,11 @@ class Workspace:
 
     # Looking
 
+    def check(self) -> None:
+        """Raise PathNotFound (workspace-gone) if the directory was removed, whatever has its name now."""
+        with self._root.lent(ROOT):
+            pass
+
     def stat(self, path: WorkspacePath) -> Entry:
         """What the name stands for; a link is described itself and never followed."""
         if path.is_root:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fable_exec.outcome import EndedBy, Outcome
-from fable_exec.runner.command import Command, Executable
+from fable_exec.runner.command import Command, Executable, Pins
 from fable_exec.runner.launchers import Launchers, WorkspaceIdentity
 from fable_exec.runner.runner import Runner
 from fable_exec.runner.running import AsyncRunningCommand, Event, Exited, Output, RunningCommand
@@ -18,6 +18,7 @@ __all__ = [
     "Launchers",
     "Outcome",
     "Output",
+    "Pins",
     "Runner",
     "RunningCommand",
     "WorkspaceIdentity",

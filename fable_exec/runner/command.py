@@ -9,7 +9,23 @@ import attrs
 
 from fable_exec.executables import Executable
 
-__all__ = ["Command", "Executable"]
+__all__ = ["NO_PINS", "Command", "Executable", "Pins"]
+
+
+@attrs.frozen
+class Pins:
+    """What a command must not change although it may write around it.
+
+    Args:
+        paths: (path, stamp) of files and directories below the workspace; the stamp changes when it may be another file.
+        required: whether the command must not run when the kernel refuses one of them; else the outcome says so.
+    """
+
+    paths: tuple[tuple[str, int], ...] = ()
+    required: bool = True
+
+
+NO_PINS = Pins()
 
 
 @attrs.frozen(kw_only=True)
@@ -23,9 +39,6 @@ class Command:
         environment: everything that is set besides the private HOME and TMPDIR.
         stdin: bytes to feed, or None for /dev/null. `open_stdin` keeps it open for more.
         timeout_seconds, idle_timeout_seconds: the total deadline, and the longest silence on both streams (None: any).
-        pins: (path, inode) of files and directories below the workspace that the command must not change although it may write
-            around them.
-        pins_required: whether it must not run when the kernel refuses one of them; else the outcome says so.
         max_output_bytes: kept per stream.
         canary: run the launcher's own canary with this bait instead of an executable.
         on_output_limit: "kill" ends the command at the first byte over the cap, "truncate" keeps head and tail.
@@ -39,14 +52,12 @@ class Command:
     open_stdin: bool = False
     timeout_seconds: float = 120.0
     idle_timeout_seconds: float | None = None
-    pins: tuple[tuple[str, int], ...] = ()
-    pins_required: bool = True
     max_output_bytes: int = 1_000_000
     on_output_limit: Literal["kill", "truncate"] = "kill"
     canary: Mapping[str, Any] | None = None
 
-    def to_wire(self, *, announce: bool) -> dict[str, object]:
-        """The request as the launcher reads it."""
+    def to_wire(self, *, announce: bool, pins_required: bool) -> dict[str, object]:
+        """The request as the launcher reads it, but for the pins that it does not know yet."""
         wanted = self.executable
         return {
             "argv": self.argv,
@@ -62,7 +73,7 @@ class Command:
             "stdin": self.wants_stdin,
             "timeout": self.timeout_seconds,
             "announce": announce,
-            "pins_required": self.pins_required,
+            "pins_required": pins_required,
             "canary": None if self.canary is None else dict(self.canary),
         }
 

@@ -30,7 +30,7 @@ class Control:
                 raise wire.PeerGone
             # The same object as last time, as it nearly always is, holds nothing new.
             news = {} if pins is self._told else {path: stamp for path, stamp in pins if self._pinned.get(path) != stamp}
-            wire.send(self._channel, {**message, "pins": list(news)}, descriptors, socket.MSG_DONTWAIT)
+            wire.send(self._channel, {**message, "pins": list(news)}, descriptors, wire.DO_NOT_WAIT)
             self._pinned.update(news)
             self._told = pins
 

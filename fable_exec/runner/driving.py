@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import select
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -97,6 +98,16 @@ class LoopWatcher:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
+
+    def look(self, until: float) -> None:
+        """The same without the loop, in the calling thread; only while nobody listens."""
+        waiting = select.poll()
+        watched = dict(self._watched)
+        for descriptor, (_, writable) in watched.items():
+            waiting.register(descriptor, select.POLLOUT if writable else select.POLLIN)
+        for descriptor, _ in waiting.poll(max(0, math.ceil((until - time.monotonic()) * _MILLISECONDS))):
+            if self._watched.get(descriptor) is watched[descriptor]:  # a handler before may have closed it
+                watched[descriptor][0]()
 
     def _wake_at(self, until: float) -> None:
         # An alarm that is due earlier stays: it costs one idle step, setting a new one each time costs more.

@@ -17,7 +17,7 @@ from typing import Any
 from fable_exec._launcher import wire
 from fable_exec.errors import ConfinementUnavailable, Conflict, LaunchFailed
 from fable_exec.outcome import Applied, Denial, EndedBy, Observed, Outcome
-from fable_exec.runner.command import Command
+from fable_exec.runner.command import NO_PINS, Command, Pins
 from fable_exec.runner.control import Control
 from fable_exec.runner.deadlines import Deadlines
 from fable_exec.runner.ending import Ending, failure_of
@@ -35,6 +35,7 @@ class Exchange:
         applied: tuple[Applied, ...],
         watcher: Watcher,
         sink: Sink | None = None,
+        pins: Pins = NO_PINS,
         after: Callable[[bool], tuple[Denial, ...]] | None = None,
         observed: Observed = Observed.OFF,
     ) -> None:
@@ -44,6 +45,7 @@ class Exchange:
         self.input = CommandInput(command.stdin or b"", stays_open=command.open_stdin)
         self._owner = os.getpid()
         self._command = command
+        self._pins = pins
         self._watcher = watcher
         self._announce = sink is not None
         self._after = after
@@ -80,8 +82,8 @@ class Exchange:
 
     def _send(self, control: Control) -> bool:
         try:
-            request = self._command.to_wire(announce=self._announce)
-            control.send(request, tuple(self._pipes.given), self._command.pins)
+            request = self._command.to_wire(announce=self._announce, pins_required=self._pins.required)
+            control.send(request, tuple(self._pipes.given), self._pins.paths)
         except BlockingIOError:
             return False
         self._pipes.close_given()
@@ -165,7 +167,7 @@ class Exchange:
     def _read_channel(self) -> None:
         assert self._channel is not None
         try:
-            message, _ = wire.receive(self._channel, socket.MSG_DONTWAIT)
+            message, _ = wire.receive(self._channel, wire.DO_NOT_WAIT)
         except BlockingIOError:
             return
         except wire.PeerGone:

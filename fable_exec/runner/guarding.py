@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Protocol
 
 from fable_exec.outcome import Denial
-from fable_exec.runner.command import Command
+from fable_exec.runner.command import NO_PINS, Pins
 
 
 class Guard(Protocol):
     """Called around every command: `before` when it is about to be sent, `after` once when it is over, also when it never ran."""
 
-    def before(self, command: Command) -> Command:
-        """The command as it is to be sent."""
+    def before(self) -> Pins:
+        """What the command that is about to be sent must not change."""
 
     def after(self, pinned: bool) -> tuple[Denial, ...]:
         """What was found out about it, for its outcome. The tree has ended, unless it could not be ended in time.
@@ -25,8 +25,8 @@ class Guard(Protocol):
 class NoGuard:
     """Nothing happens around a command."""
 
-    def before(self, command: Command) -> Command:
-        return command
+    def before(self) -> Pins:
+        return NO_PINS
 
     def after(self, pinned: bool) -> tuple[Denial, ...]:
         return ()

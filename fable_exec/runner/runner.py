@@ -129,7 +129,8 @@ class Runner:
 
     def _try_to_begin(self, command: Command, watcher: Watcher, sink: Sink | None, control: Control) -> Exchange | None:
         """The command under way; None when the launcher was killed since its last use: it cannot have taken the request."""
-        exchange = Exchange(self._guard.before(command), self.applied, watcher, sink, self._guard.after, self.plan.observed)
+        pins = self._guard.before()
+        exchange = Exchange(command, self.applied, watcher, sink, pins, self._guard.after, self.plan.observed)
         try:
             exchange.begin(control)
         except wire.PeerGone:

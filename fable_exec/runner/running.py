@@ -273,6 +273,17 @@ class AsyncRunningCommand(_EventQueue):
         self._pending.clear()
         return self.exchange.outcome() if self.exchange.done else None
 
+    def wait_without_loop(self, timeout_seconds: float) -> Outcome | None:
+        """`wait` in the calling thread, whichever that is, when no task listens any more."""
+        give_up_at = time.monotonic() + timeout_seconds
+        while not self.exchange.done:
+            self._watcher.look(min(self.exchange.due_at(), give_up_at))
+            self.exchange.tick()
+            if time.monotonic() >= give_up_at:
+                break
+        self._pending.clear()
+        return self.exchange.outcome() if self.exchange.done else None
+
     async def close(self) -> None:
         """End the command if it still runs, and release everything; in a forked child the copies here. Idempotent."""
         if self.inherited:

@@ -56,7 +56,7 @@ class Streams:
     @property
     def overflowed(self) -> bool:
         """Whether more came than may be kept, and that ends a command."""
-        return self._kills and any(buffer.limited for buffer in self._buffers.values())
+        return self._kills and (self._buffers["stdout"].limited or self._buffers["stderr"].limited)
 
     def open(self, descriptors: list[int], changed: Callable[[], None]) -> None:
         """Take over the two pipes and watch them; `changed` is called after each piece, and after each stream's end."""

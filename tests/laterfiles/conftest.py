@@ -12,10 +12,10 @@ import pytest
 
 from fable_exec.confine import FileView, compile_plan
 from fable_exec.laterfiles import Finding, Sentry
-from fable_exec.outcome import EndedBy, Outcome
+from fable_exec.outcome import Denial, EndedBy, Outcome
 from fable_exec.pathguard import Workspace
 from fable_exec.policy import Confinement
-from fable_exec.runner import Launchers, Runner
+from fable_exec.runner import Launchers, Pins, Runner
 from tests.commands import ENVIRONMENT, identity, shell
 
 _NOBODY = {
@@ -29,6 +29,19 @@ _NOBODY = {
 GIT_ENVIRONMENT = {**ENVIRONMENT, **_NOBODY}
 
 
+class _Pinning:
+    """The part of a broker's guard that a test lets pin by itself."""
+
+    def __init__(self) -> None:
+        self.pins = Pins(required=False)
+
+    def before(self) -> Pins:
+        return self.pins
+
+    def after(self, pinned: bool) -> tuple[Denial, ...]:
+        return ()
+
+
 class Guarded:
     """One workspace under a sentry. `runner` is made when it is first needed; without one, commands are plain processes."""
 
@@ -39,6 +52,7 @@ class Guarded:
         self.last = Outcome(ended_by=EndedBy.EXITED)
         self._action = action
         self._sentry: Sentry | None = None
+        self._pinning = _Pinning()
 
     @property
     def sentry(self) -> Sentry:
@@ -92,8 +106,9 @@ class Guarded:
         if self.runner is None:
             mode, view = self.mode, FileView(workspace=str(self.path), writable=True)
             launchers = Launchers(identity(self.path))
-            self.runner = Runner(launchers, lambda support: compile_plan(mode, support, Confinement(), view))
-        self.last = self.runner.run(shell(script, environment=GIT_ENVIRONMENT, pins=pins, pins_required=False))
+            self.runner = Runner(launchers, lambda support: compile_plan(mode, support, Confinement(), view), self._pinning)
+        self._pinning.pins = Pins(pins, required=False)
+        self.last = self.runner.run(shell(script, environment=GIT_ENVIRONMENT))
         return self.last.stdout.text() + self.last.stderr.text()
 
 
