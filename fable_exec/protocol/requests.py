@@ -63,18 +63,21 @@ class Request:
     action: ClassVar[str]
 
     def __attrs_post_init__(self) -> None:
-        for name, rule in _rules_of(type(self)):
-            object.__setattr__(self, name, rule(getattr(self, name), name))
+        for name, default, rule in _rules_of(type(self)):
+            value = getattr(self, name)
+            if value is not default:  # what was not given needs no check, and most members are not
+                object.__setattr__(self, name, rule(value, name))
 
 
-_RULES: dict[object, tuple[tuple[str, rules.Rule], ...]] = {}
+_RULES: dict[object, tuple[tuple[str, object, rules.Rule], ...]] = {}
 
 
-def _rules_of(request_type: type[Request]) -> tuple[tuple[str, rules.Rule], ...]:
+def _rules_of(request_type: type[Request]) -> tuple[tuple[str, object, rules.Rule], ...]:
+    """(member, its default, its rule) of each member that has a rule."""
     found = _RULES.get(request_type)
     if found is None:
         fields = attrs.fields(request_type)
-        found = tuple((field.name, field.metadata[_RULE]) for field in fields if _RULE in field.metadata)
+        found = tuple((field.name, field.default, field.metadata[_RULE]) for field in fields if _RULE in field.metadata)
         _RULES[request_type] = found
     return found
 
