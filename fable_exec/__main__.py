@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["serve"]:
         from fable_exec.server import main as serve
 
-        return serve(arguments[1:])
+        return serve(arguments[1:], program="fable-exec serve")
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         sys.stderr.write(

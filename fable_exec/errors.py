@@ -37,7 +37,7 @@ may change. Instances survive pickling with all their fields. It holds no policy
 from __future__ import annotations
 
 import errno as errno_names
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, TypeVar
 
 __all__ = [
     "ArgumentDenied",
@@ -69,6 +69,8 @@ __all__ = [
 MAX_MESSAGE_CHARACTERS = 8192
 """Longest message kept; a diagnostic must stay bounded whatever a peer puts into it."""
 
+_Error = TypeVar("_Error", bound="FableExecError")
+
 
 class FableExecError(Exception):
     """Root of the tree. `code` names the kind for machines; `str()` tells a person what was refused, why, and what to do."""
@@ -83,6 +85,11 @@ class FableExecError(Exception):
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
+    def reworded(self, message: str) -> Self:
+        """The same error, with all its fields, in other words."""
+        fields = self.__reduce__()[1][2]
+        return _rebuild(type(self), (_bounded(message),), fields)
+
     def __reduce__(self) -> tuple[Any, ...]:
         # OSError subclasses keep these in C slots that __dict__ does not carry.
         in_slots = {name: getattr(self, name, None) for name in ("errno", "filename", "filename2")}
@@ -90,7 +97,7 @@ class FableExecError(Exception):
         return (_rebuild, (type(self), self.args, fields))
 
 
-def _rebuild(kind: type[FableExecError], args: tuple[Any, ...], fields: dict[str, Any]) -> FableExecError:
+def _rebuild(kind: type[_Error], args: tuple[Any, ...], fields: dict[str, Any]) -> _Error:
     error = kind.__new__(kind, *args)
     error.args = args
     for name, value in fields.items():
@@ -144,7 +151,15 @@ class LaunchFailed(FableExecError, OSError):
     def at(cls, stage: str, number: int, what: str) -> LaunchFailed:
         """The failure of `stage` on `what` with the kernel's `number`."""
         name = errno_names.errorcode.get(number, str(number))
-        return cls(f"could not start the command: {stage} failed with {name} on {what}", stage=stage, errno=number)
+        meaning = _OF_EXEC.get(number, "") if stage == "exec" else ""
+        return cls(f"could not start the command: {stage} failed with {name} on {what}{meaning}", stage=stage, errno=number)
+
+
+_OF_EXEC = {
+    errno_names.ENOEXEC: ": no program of this system, and no script whose first line names its interpreter, as `#!/bin/sh`",
+    errno_names.ENOENT: ": it is not there, or the interpreter or loader that it names",
+}
+"""What execve(2) means; it says the same of a file and of the interpreter behind it."""
 
 
 class AuditUnavailable(FableExecError, OSError):

@@ -1,4 +1,4 @@
-"""Where a runtime lives around its executable: the directories without which a listed program cannot start.
+"""What a listed program needs around it: the directories without which it cannot start, and what of that is not there.
 
 A virtual environment needs its own prefix and the one it was made from, an interpreter its library, a version manager's shim the
 manager. Only what is recognised is named; everything else is for the policy's `runtime_read_paths`.
@@ -7,14 +7,18 @@ manager. Only what is recognised is named; everything else is for the policy's `
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from fable_exec.executables import AllowedExecutables, Executable
 
-__all__ = ["runtime_paths"]
+__all__ = ["runtime_paths", "what_is_missing"]
 
 _FIRST_LINE_BYTES = 256
+"""What the kernel reads of a file to tell what it is (BINPRM_BUF_SIZE)."""
+_MACHINE_CODE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+_SHOWN_CHARACTERS = 200
 
 
 def runtime_paths(executables: AllowedExecutables) -> tuple[str, ...]:
@@ -101,15 +105,54 @@ def _is_python_prefix(prefix: str) -> bool:
     return any(name.startswith("python3") and os.path.isfile(os.path.join(library, name, "os.py")) for name in names)
 
 
-def _interpreter_of(script: str) -> str | None:
-    """The program named after `#!`."""
+def what_is_missing(path: str) -> str:
+    """In words, why the kernel can start the file at `path` neither as a program nor as a script; "" when it is not seen here."""
     try:
-        with open(script, "rb") as file:
-            line = file.read(_FIRST_LINE_BYTES).split(b"\n", 1)[0]
+        named = _named_interpreter(path)
+    except OSError:
+        return ""
+    if named is None:
+        return "" if _beginning(path).startswith(_MACHINE_CODE) else f"it is no program, and {_NO_LINE}"
+    if not named:
+        return f"its first line names no interpreter after #!; {_EXAMPLE}"
+    shown = ascii(named)[:_SHOWN_CHARACTERS]
+    if named.endswith("\r"):
+        return f"its first line ends as on Windows, so that {shown} is looked for; save it with Unix line ends"
+    if not os.path.isabs(named):
+        return f"its #! line names the interpreter {shown}, which is no absolute path; {_EXAMPLE}"
+    if not os.path.exists(named):
+        return f"its #! line names the interpreter {shown}, which is not there; install it, or name another"
+    return "" if os.path.isfile(named) and os.access(named, os.X_OK) else f"its #! line names {shown}, which is no program"
+
+
+_EXAMPLE = "begin it with `#!/bin/sh`, `#!/usr/bin/env python3` or the like"
+_NO_LINE = f"no script either, for want of a #! line: {_EXAMPLE}"
+
+
+def _interpreter_of(script: str) -> str | None:
+    """The program named after `#!`, by an absolute path."""
+    try:
+        named = _named_interpreter(script)
     except OSError:
         return None
-    words = os.fsdecode(line[2:]).split()
-    return words[0] if words and os.path.isabs(words[0]) else None
+    return named if named and os.path.isabs(named) else None
+
+
+def _named_interpreter(path: str) -> str | None:
+    """The word after `#!` as the kernel reads it, "" when there is none; None where no `#!` stands. Raises OSError."""
+    beginning = _beginning(path)
+    if not beginning.startswith(b"#!"):
+        return None
+    line = beginning[2:].split(b"\n", 1)[0].strip(b" \t")
+    return os.fsdecode(re.split(b"[ \t\0]", line, maxsplit=1)[0])
+
+
+def _beginning(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
+    try:
+        return os.read(descriptor, _FIRST_LINE_BYTES)
+    finally:
+        os.close(descriptor)
 
 
 def _links_to(path: str) -> Iterator[str]:

@@ -31,7 +31,9 @@ class CommandFileChannel:
         try:
             directory = path.absolute().parent.resolve(strict=True)
         except (OSError, RuntimeError) as error:
-            raise PolicyError.of([("", f"the directory of the admin's file does not exist: {str(path)!a:.200}")]) from error
+            raise PolicyError.of(
+                [("", f"the directory of the admin's file does not exist; make it first: {str(path)!a:.200}")]
+            ) from error
         if directory.is_relative_to(workspace):
             raise PolicyError.of([("", "the admin's file must be outside the workspace")])
         self._path = str(directory / path.name)

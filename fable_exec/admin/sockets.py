@@ -107,7 +107,7 @@ class SocketChannel:
             listener.close()
             if isinstance(error, PolicyError):
                 raise
-            raise PolicyError.of([("", f"the admin's socket {str(path)!a:.200} cannot be had: {error}")]) from error
+            raise PolicyError.of([("", f"the admin's socket {str(path)!a:.200} cannot be had: {_why(error)}")]) from error
         except PolicyError:
             listener.close()
             raise
@@ -157,6 +157,12 @@ def _is_own_user(connection: socket.socket) -> bool:
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     user: int = _CREDENTIALS.unpack(peer)[1]
     return user == os.geteuid()
+
+
+def _why(error: OSError | RuntimeError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "its directory does not exist; make it first"
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _remove_stale(path: Path) -> None:

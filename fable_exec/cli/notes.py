@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
-from fable_exec.outcome import EndedBy
+from fable_exec.outcome import Denial, EndedBy
 from fable_exec.protocol import CommandResult
 
 __all__ = ["notes_on"]
 
 _NAMED_SURVIVORS = 5
 _NAMED_DENIALS = 10
+_NAMED_PLACES = 3
 
 
-def notes_on(result: CommandResult, *, streamed: bool) -> Iterator[str]:
-    """The notes, none for a command that ended by itself and left nothing behind."""
-    if result.outcome not in (EndedBy.EXITED, EndedBy.SIGNALED):
+def notes_on(result: CommandResult, *, streamed: bool, interrupted_by: int | None = None) -> Iterator[str]:
+    """The notes, none for a command that ended by itself and left nothing behind.
+
+    Args:
+        streamed: whether all its output has been shown. interrupted_by: the signal that asked us to end.
+    """
+    if interrupted_by is not None:
+        yield f"interrupted by {signal_name(interrupted_by)}: everything was ended after {result.duration_seconds:.1f} s"
+    elif result.outcome not in (EndedBy.EXITED, EndedBy.SIGNALED):
         yield f"{_ENDINGS[result.outcome]} after {result.duration_seconds:.1f} s"
     if result.survivors:
         yield _survivors(result)
@@ -24,12 +32,7 @@ def notes_on(result: CommandResult, *, streamed: bool) -> Iterator[str]:
             omitted = getattr(result, f"{name}_omitted_bytes")
             if omitted:
                 yield f"{omitted} bytes of {name} omitted"
-    for denial in result.denials[:_NAMED_DENIALS]:
-        suggestion = f": {denial.suggestion}" if denial.suggestion else ""
-        yield f"refused: {denial.operation} {denial.path or denial.address} ({denial.protection}){suggestion}"
-    more = max(0, len(result.denials) - _NAMED_DENIALS) + result.denials_omitted
-    if more:
-        yield f"refused: {more} more"
+    yield from _refusals(result)
 
 
 _ENDINGS = {
@@ -38,9 +41,38 @@ _ENDINGS = {
     EndedBy.OUTPUT_LIMITED: "too much output: everything was ended",
     EndedBy.MEMORY_LIMITED: "too much memory: everything was ended",
     EndedBy.PIDS_LIMITED: "too many processes: everything was ended",
-    EndedBy.CANCELLED: "interrupted: everything was ended",
+    EndedBy.CANCELLED: "cancelled: everything was ended",
     EndedBy.BROKER_LOST: "the launcher was lost, and everything it ran with it; how the command ended is not known",
 }
+
+
+def signal_name(number: int) -> str:
+    """`number` as people know it."""
+    return "SIGINT (Ctrl-C)" if number == signal.SIGINT else signal.Signals(number).name
+
+
+def _refusals(result: CommandResult) -> Iterator[str]:
+    """One line for all of a kind: a program that tries everywhere, or again and again, is told once."""
+    kinds: dict[tuple[str, str], list[Denial]] = {}
+    for denial in result.denials:
+        kinds.setdefault((denial.operation, denial.protection), []).append(denial)
+    named = list(kinds.values())[:_NAMED_DENIALS]
+    yield from map(_refusal, named)
+    more = len(result.denials) - sum(map(len, named)) + result.denials_omitted
+    if more:
+        yield f"refused: {more} more"
+
+
+def _refusal(alike: list[Denial]) -> str:
+    """`alike` are of one operation and one protection."""
+    first = alike[0]
+    places = list(dict.fromkeys(each.path or each.address for each in alike))
+    more = f" and {len(places) - _NAMED_PLACES} more" if len(places) > _NAMED_PLACES else ""
+    suggestion = f": {first.suggestion}" if first.suggestion else ""
+    if any(each.suggestion != first.suggestion for each in alike):
+        suggestion += "; --json tells it of each"
+    times = f" {len(alike)} times" if len(alike) > 1 else ""
+    return f"refused{times}: {first.operation} {', '.join(places[:_NAMED_PLACES])}{more} ({first.protection}){suggestion}"
 
 
 def _survivors(result: CommandResult) -> str:

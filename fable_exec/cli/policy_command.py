@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
+from fable_exec.broker.arguments import ArgumentJudge
 from fable_exec.cli.exits import Exit
 from fable_exec.cli.showing import at_the_door, print_object, print_text, say
 from fable_exec.errors import PolicyError
-from fable_exec.policy import dump_toml, json_schema_text, load_policy, to_mapping
+from fable_exec.executables import resolve_executables
+from fable_exec.policy import BrokerPolicy, dump_toml, json_schema_text, load_policy, to_mapping
 
 __all__ = ["command"]
 
@@ -23,7 +27,7 @@ def command() -> None:
 @_AS_JSON
 @click.argument("file", type=click.UNPROCESSED)
 def check(as_json: bool, file: str) -> int:
-    """List every fault of FILE with its place.
+    """List every fault of FILE with its place, and what a broker under it would refuse at its start here.
 
     Exit status: 0 for a valid policy, 2 for one with faults or that cannot be read.
     """
@@ -31,6 +35,7 @@ def check(as_json: bool, file: str) -> int:
     def act() -> int:
         try:
             policy = load_policy(file)
+            _check_for_a_start(policy)
         except PolicyError as error:
             if not as_json:
                 raise
@@ -44,6 +49,18 @@ def check(as_json: bool, file: str) -> int:
         return Exit.OK
 
     return at_the_door(act, as_json=as_json)
+
+
+def _check_for_a_start(policy: BrokerPolicy) -> None:
+    """Look at what the policy names, as a broker does when it is made. Raises PolicyError with every fault."""
+    faults: list[tuple[str, str]] = []
+    for look in (lambda: resolve_executables(policy, os.environ).close(), lambda: ArgumentJudge(policy)):
+        try:
+            look()
+        except PolicyError as error:
+            faults += error.faults
+    if faults:
+        raise PolicyError.of(faults)
 
 
 @command.command("show")

@@ -25,9 +25,11 @@ def command(workspace: str | None, file: str | None, as_json: bool) -> int:
 
     def act() -> int:
         document = {"workspace": "."} if file is None else read_document(file)
+        given_by = {}
         if workspace is not None:
             document["workspace"] = workspace
-        with ExecutionBroker(BrokerPolicy.from_mapping(document)) as broker:
+            given_by["workspace"] = "--workspace"
+        with ExecutionBroker(BrokerPolicy.from_mapping(document, given_by=given_by)) as broker:
             result = broker.probe()
         if as_json:
             print_object(encode_answer(encode_result(result)))

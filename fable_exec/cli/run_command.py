@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import attrs
 import click
@@ -11,11 +12,11 @@ from fable_exec.broker import ExecutionBroker, StartedCommand
 from fable_exec.cli.exits import Exit, of_result, of_run_failure, of_signal
 from fable_exec.cli.feeding import feed_in_background
 from fable_exec.cli.interruptions import Interruptions
-from fable_exec.cli.notes import notes_on
+from fable_exec.cli.notes import notes_on, signal_name
 from fable_exec.cli.outlets import Outlet, OutletGone
-from fable_exec.cli.run_policy import UNLOCK_TOKEN, RunRules, check_is_there, run_policy
+from fable_exec.cli.run_policy import UNLOCK_TOKEN, RunRules, check_is_there, in_full, run_policy
 from fable_exec.cli.showing import at_the_door, print_object, say
-from fable_exec.errors import WritesLocked
+from fable_exec.errors import InvalidRequest, LaunchFailed, PathDenied, PathError, WritesLocked
 from fable_exec.outcome import display_text
 from fable_exec.policy import is_environment_name
 from fable_exec.protocol import CommandResult, ExecuteCommand, StartCommand, encode_answer, encode_result
@@ -45,6 +46,7 @@ def _variables(_: click.Context, __: click.Parameter, given: tuple[str, ...]) ->
 @click.option("--workspace", metavar="DIRECTORY", help="The directory to run in. [required unless the policy names it]")
 @click.option("--policy", "file", metavar="FILE", help="TOML or JSON; flags win. Without one just ARGV's program may run.")
 @click.option("--allow", metavar="NAME", multiple=True, help="What may run, instead of that; may be repeated.")
+@click.option("--allow-executable", "allow_executable", multiple=True, hidden=True)  # the longer name that `serve` always had
 @click.option("--timeout", metavar="SECONDS", type=float, help="End everything after this time. [default: the policy's, 120]")
 @click.option("--idle-timeout", metavar="SECONDS", type=float, help="End everything after this time without output.")
 @click.option("--cwd", metavar="DIRECTORY", help="Where to run, below the workspace.")
@@ -61,6 +63,7 @@ def command(
     workspace: str | None,
     file: str | None,
     allow: tuple[str, ...],
+    allow_executable: tuple[str, ...],
     timeout: float | None,
     idle_timeout: float | None,
     cwd: str | None,
@@ -90,18 +93,47 @@ def command(
     if as_json and stream:
         raise click.UsageError("--json prints one object; --stream does not go with it.")
     run = _Run(
-        rules=RunRules(workspace=workspace, file=file, allow=allow, environment=env, unlocked=unlocked, confinement=confinement),
+        rules=RunRules(
+            workspace=workspace,
+            file=file,
+            allow=allow + allow_executable,
+            environment=env,
+            unlocked=unlocked,
+            confinement=confinement,
+        ),
         stream=not as_json if stream is None else stream,
         as_json=as_json,
     )
 
     def act() -> int:
-        request = StartCommand(
-            command=argv, cwd=cwd, timeout_seconds=timeout, idle_timeout_seconds=idle_timeout, keep_stdin_open=feed
-        )
-        return run.do(request)
+        with _as_typed({"cwd": cwd, "timeout_seconds": timeout, "idle_timeout_seconds": idle_timeout}):
+            request = StartCommand(
+                command=argv, cwd=cwd, timeout_seconds=timeout, idle_timeout_seconds=idle_timeout, keep_stdin_open=feed
+            )
+            return run.do(request)
 
     return at_the_door(act, as_json=as_json, status_of=of_run_failure)
+
+
+_OPTIONS = {"cwd": "--cwd", "timeout_seconds": "--timeout", "idle_timeout_seconds": "--idle-timeout"}
+
+
+@contextmanager
+def _as_typed(given: Mapping[str, str | float | None]) -> Iterator[None]:
+    """A refusal of a member of the request names the option that it came from: that is what was typed."""
+    try:
+        yield
+    except (PathDenied, PathError) as error:
+        if given["cwd"] is None or error.reason == "workspace-gone":
+            raise
+        raise error.reworded(f"--cwd{str(error).removeprefix('path')}") from None  # the one path of a run
+    except InvalidRequest as error:
+        member, _, rule = str(error).partition(" ")
+        value = given.get(member)
+        if value is None:
+            raise
+        shown = f"{value:g}" if isinstance(value, float) else ascii(value)
+        raise error.reworded(f"{_OPTIONS[member]} {shown} {rule}") from None
 
 
 @attrs.frozen(kw_only=True)
@@ -117,11 +149,18 @@ class _Run:
         policy = run_policy(self.rules, program)
         check_is_there(policy, program)
         with Interruptions() as interruptions:
-            with ExecutionBroker(policy) as broker:
-                result = self._follow(broker, request, interruptions)
+            try:
+                with ExecutionBroker(policy) as broker:
+                    result = self._follow(broker, request, interruptions)
+            except LaunchFailed as failure:
+                if interruptions.received is None:
+                    raise in_full(failure, policy, program) from failure
+                result = None  # cancelled before it had begun
             signal = interruptions.received
         if result is not None:
-            self._report(result, request)
+            self._report(result, request, signal)
+        elif signal is not None:
+            say(f"interrupted by {signal_name(signal)}: nothing was started")
         return of_signal(signal) if signal is not None else of_result(result) if result is not None else Exit.OWN_FAILURE
 
     def _follow(self, broker: ExecutionBroker, request: StartCommand, interruptions: Interruptions) -> CommandResult | None:
@@ -137,14 +176,14 @@ class _Run:
             outlets = {name: Outlet(number, interruptions.descriptor) for name, number in (("stdout", 1), ("stderr", 2))}
             return _to_the_end(started, outlets, self.stream)
 
-    def _report(self, result: CommandResult, request: StartCommand) -> None:
+    def _report(self, result: CommandResult, request: StartCommand, signal: int | None) -> None:
         if self.as_json:
             print_object(encode_answer(encode_result(result, ExecuteCommand(command=request.command))))
             return
         if not self.stream:
             Outlet(1).write(result.stdout_raw)
             Outlet(2).write(result.stderr_raw)
-        for note in notes_on(result, streamed=self.stream):
+        for note in notes_on(result, streamed=self.stream, interrupted_by=signal):
             say(note)
 
 
@@ -154,7 +193,7 @@ def _started(broker: ExecutionBroker, request: StartCommand, unlocked: bool) -> 
     except WritesLocked as error:
         if unlocked:
             raise
-        raise WritesLocked(f"{error}; --unlocked runs it with the workspace writable") from None
+        raise error.reworded(f"{error}; --unlocked runs it with the workspace writable") from None
 
 
 def _to_the_end(started: StartedCommand, outlets: Mapping[str, Outlet], stream: bool) -> CommandResult:

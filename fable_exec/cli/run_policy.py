@@ -15,8 +15,9 @@ import attrs
 from fable_exec.errors import ExecutableDenied, LaunchFailed
 from fable_exec.executables import passed_over, trusted_path
 from fable_exec.policy import BrokerPolicy, Confinement, read_document
+from fable_exec.runtimes import what_is_missing
 
-__all__ = ["UNLOCK_TOKEN", "RunRules", "check_is_there", "run_policy"]
+__all__ = ["UNLOCK_TOKEN", "RunRules", "check_is_there", "in_full", "run_policy"]
 
 UNLOCK_TOKEN = "--unlocked"
 """What `--unlocked` unlocks with. No secret: the broker of `run` has no admin channel, so only this process can say it. It is
@@ -53,7 +54,7 @@ def run_policy(rules: RunRules, program: str) -> BrokerPolicy:
         document["write_token_digest"] = hashlib.sha256(UNLOCK_TOKEN.encode()).hexdigest()
     if rules.confinement is not None:
         document["confinement"] = attrs.asdict(Confinement.named(rules.confinement))
-    return BrokerPolicy.from_mapping(document)
+    return BrokerPolicy.from_mapping(document, given_by=_givers(rules))
 
 
 def check_is_there(policy: BrokerPolicy, program: str) -> None:
@@ -62,17 +63,42 @@ def check_is_there(policy: BrokerPolicy, program: str) -> None:
     Raises:
         LaunchFailed: of the stage "exec", with ENOENT or EACCES.
     """
-    entries = {os.path.basename(entry): entry for entry in policy.allowed_executables}
-    entry = entries.get(os.path.basename(program))
-    if entry is None:
+    entry = _entry_of(policy, program)
+    if entry is None or _found(policy, entry) is not None:
         return
-    path = os.pathsep.join(trusted_path(policy, os.environ))
-    if shutil.which(entry, path=path) is not None:
-        return
-    if shutil.which(entry, mode=os.F_OK, path=path) is not None or os.path.isdir(entry):
+    if _found(policy, entry, mode=os.F_OK) is not None or os.path.isdir(entry):
         raise LaunchFailed(f"{program}: not executable", stage="exec", errno=errno.EACCES)
     hint = passed_over(entry, policy, os.environ)
     raise LaunchFailed(f"{program}: not found{hint and f' ({hint})'}", stage="exec", errno=errno.ENOENT)
+
+
+def in_full(failure: LaunchFailed, policy: BrokerPolicy, program: str) -> LaunchFailed:
+    """`failure`, with what is wrong with the program's file where that can be seen from here."""
+    entry = _entry_of(policy, program)
+    path = None if entry is None or failure.stage not in ("exec", "executable") else _found(policy, entry)
+    missing = "" if path is None else what_is_missing(path)
+    return failure.reworded(f"{path}: cannot be started: {missing}") if missing else failure
+
+
+def _entry_of(policy: BrokerPolicy, program: str) -> str | None:
+    """What the policy's list says about a program of that name."""
+    return {os.path.basename(entry): entry for entry in policy.allowed_executables}.get(os.path.basename(program))
+
+
+def _found(policy: BrokerPolicy, entry: str, mode: int = os.F_OK | os.X_OK) -> str | None:
+    return shutil.which(entry, mode=mode, path=os.pathsep.join(trusted_path(policy, os.environ)))
+
+
+def _givers(rules: RunRules) -> dict[str, str]:
+    """The flags that gave what stands at these places of the policy."""
+    flags = {f"environment.set.{name}": f"--env {name}" for name in rules.environment}
+    if rules.workspace is not None:
+        flags["workspace"] = "--workspace"
+    if rules.allow:
+        flags["allowed_executables"] = "--allow"
+    elif rules.file is None:
+        flags["allowed_executables"] = "the program to run"
+    return flags
 
 
 def _nameable(program: str) -> str:

@@ -18,4 +18,4 @@ def command(flags: tuple[str, ...]) -> int:
     """Serve one broker over JSON lines on standard input and output; `serve --help` lists its flags."""
     from fable_exec.server import main as serve
 
-    return serve(flags)
+    return serve(flags, program="fable-exec serve")

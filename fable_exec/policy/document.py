@@ -10,6 +10,7 @@ import itertools
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -37,12 +38,21 @@ _MOST_HINTS = 20
 """Looking for one takes a millisecond; a document may have any number of wrong keys."""
 
 
-def policy_from_mapping(document: Mapping[str, Any]) -> BrokerPolicy:
-    """The policy of a parsed document. Raises PolicyError with every fault."""
+def policy_from_mapping(document: Mapping[str, Any], given_by: Mapping[str, str] = MappingProxyType({})) -> BrokerPolicy:
+    """The policy of a parsed document, see `BrokerPolicy.from_mapping`. Raises PolicyError with every fault."""
     if isinstance(document, Mapping) and isinstance(document.get("$schema"), str):
         document = {key: value for key, value in document.items() if key != "$schema"}
-    policy: BrokerPolicy = _table(BrokerPolicy, document)
+    try:
+        policy: BrokerPolicy = _table(BrokerPolicy, document)
+    except PolicyError as error:
+        raise PolicyError.of([(_giver(path, given_by), text) for path, text in error.faults]) from None
     return policy
+
+
+def _giver(path: str, given_by: Mapping[str, str]) -> str:
+    """The name for what stands at `path` or around it, else `path`."""
+    around = (giver for place, giver in given_by.items() if path == place or path.startswith((f"{place}.", f"{place}[")))
+    return next(around, path)
 
 
 def load_policy(path: str | Path) -> BrokerPolicy:

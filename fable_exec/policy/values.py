@@ -308,11 +308,19 @@ class BrokerPolicy:
         return digest_of(self)
 
     @classmethod
-    def from_mapping(cls, document: Mapping[str, Any]) -> BrokerPolicy:
-        """The policy of a parsed document; unknown keys are faults, null means the default. Raises PolicyError."""
+    def from_mapping(cls, document: Mapping[str, Any], *, given_by: Mapping[str, str] | None = None) -> BrokerPolicy:
+        """The policy of a parsed document; unknown keys are faults, null means the default.
+
+        Args:
+            given_by: by paths in the document, what gave the value there when that was not the document itself, such as a flag:
+                a fault there is told by this name.
+
+        Raises:
+            PolicyError: with every fault.
+        """
         from fable_exec.policy.document import policy_from_mapping
 
-        return policy_from_mapping(document)
+        return policy_from_mapping(document, given_by or {})
 
     @classmethod
     def from_toml(cls, path: str | Path) -> BrokerPolicy:

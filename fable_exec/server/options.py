@@ -16,7 +16,9 @@ import attrs
 from fable_exec.errors import PolicyError
 from fable_exec.policy import BrokerPolicy, Confinement, parse_json, read_document, to_mapping
 
-__all__ = ["AdminOptions", "Options", "read_options"]
+__all__ = ["PROGRAM", "AdminOptions", "Options", "read_options"]
+
+PROGRAM = "python -m fable_exec.server"
 
 _PREFIXES = ("FABLE_EXEC_", "FABLE_BROKER_")
 _MAX_DIGEST_FILE_BYTES = 4096
@@ -40,14 +42,17 @@ class Options:
     admin: AdminOptions
 
 
-def read_options(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
+def read_options(arguments: Sequence[str], environment: Mapping[str, str], program: str = PROGRAM) -> Options:
     """The options of this command line.
+
+    Args:
+        program: how the user calls it, for help and complaints.
 
     Raises:
         PolicyError: with every fault of the policy, or of the settings.
         SystemExit: the command line is not of its form (argparse has printed why), or asked for help.
     """
-    flags = _parser().parse_args(arguments)
+    flags = _parser(program).parse_args(arguments)
     policy = _policy(flags, environment)
     file = flags.admin_file or _setting(environment, "ADMIN_FILE")
     socket = flags.admin_socket or _setting(environment, "ADMIN_SOCKET")
@@ -55,15 +60,16 @@ def read_options(arguments: Sequence[str], environment: Mapping[str, str]) -> Op
     return Options(policy=policy, admin=admin)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m fable_exec.server",
+        prog=program,
         description="Serve one broker over JSON lines on standard input and output. Exits 2 when the policy is not valid.",
         allow_abbrev=False,
     )
     policy = parser.add_argument_group("policy")
     policy.add_argument("--workspace", metavar="DIRECTORY", help="the directory that requests work in")
-    policy.add_argument("--allow-executable", metavar="NAME", action="append", default=[], help="may be repeated")
+    policy.add_argument("--allow", metavar="NAME", action="append", default=[], help="what may run; may be repeated")
+    policy.add_argument("--allow-executable", dest="allow", action="append", help=argparse.SUPPRESS)  # its longer name
     policy.add_argument("--max-output-bytes", metavar="N", type=int, help="cap of each output stream and of one read")
     policy.add_argument("--confinement", choices=("strict", "off"), help="what the kernel holds; the policy's, else strict")
     policy.add_argument("--policy", metavar="FILE", help="TOML or JSON; flags win over it")
@@ -80,21 +86,22 @@ def _parser() -> argparse.ArgumentParser:
 
 def _policy(flags: argparse.Namespace, environment: Mapping[str, str]) -> BrokerPolicy:
     document = _document(flags)
-    if flags.workspace is not None:
-        document["workspace"] = flags.workspace
-    if flags.allow_executable:
-        document["allowed_executables"] = flags.allow_executable
-    if flags.max_output_bytes is not None:
-        document["max_output_bytes"] = flags.max_output_bytes
+    given_by: dict[str, str] = {}
+    for name, flag, value in (
+        ("workspace", "--workspace", flags.workspace),
+        ("allowed_executables", "--allow", flags.allow or None),
+        ("max_output_bytes", "--max-output-bytes", flags.max_output_bytes),
+        ("write_token_digest", *_token_digest(flags, environment)),
+    ):
+        if value is not None:
+            document[name], given_by[name] = value, flag
     if flags.confinement is not None:
         document["confinement"] = attrs.asdict(Confinement.named(flags.confinement))
-    digest = _token_digest(flags, environment)
-    if digest is not None:
-        document["write_token_digest"] = digest
     if flags.audit_log is not None:
         rules = document.get("audit")
         document["audit"] = {**(rules if isinstance(rules, dict) else {}), "path": flags.audit_log}
-    return BrokerPolicy.from_mapping(document)
+        given_by["audit.path"] = "--audit-log"
+    return BrokerPolicy.from_mapping(document, given_by=given_by)
 
 
 def _document(flags: argparse.Namespace) -> dict[str, Any]:
@@ -122,26 +129,31 @@ def _read_descriptor(descriptor: int) -> str:
         raise PolicyError.of([("", f"the document is not UTF-8 at byte {error.start}")]) from error
 
 
-def _token_digest(flags: argparse.Namespace, environment: Mapping[str, str]) -> str | None:
-    """The digest from the first level that gives one: flags, then FABLE_EXEC_*, then FABLE_BROKER_*."""
-    levels = [(flags.write_token_digest, flags.write_token_digest_file)]
+def _token_digest(flags: argparse.Namespace, environment: Mapping[str, str]) -> tuple[str, str | None]:
+    """The flag or variable that gives the digest, and the digest, from the first level that gives one.
+
+    The levels are flags, then FABLE_EXEC_*, then FABLE_BROKER_*.
+    """
+    levels = [("--write-token-digest", "--write-token-digest-file", flags.write_token_digest, flags.write_token_digest_file)]
     for prefix in _PREFIXES:
-        digest, file = (environment.get(f"{prefix}WRITE_TOKEN_DIGEST{end}", "").strip() for end in ("", "_FILE"))
-        levels.append((digest, file))
-    for digest, file in levels:
+        one, other = f"{prefix}WRITE_TOKEN_DIGEST", f"{prefix}WRITE_TOKEN_DIGEST_FILE"
+        levels.append((one, other, environment.get(one, "").strip(), environment.get(other, "").strip()))
+    for by_itself, in_a_file, digest, file in levels:
         if digest and file:
-            raise PolicyError.of([("write_token_digest", "give either the digest or a file that holds it, not both")])
-        if digest or file:
-            return digest or _digest_from(file)
-    return None
+            raise PolicyError.of([("", f"give either {by_itself} or {in_a_file}, not both")])
+        if digest:
+            return by_itself, digest
+        if file:
+            return in_a_file, _digest_from(file, in_a_file)
+    return "", None
 
 
-def _digest_from(path: str) -> str:
+def _digest_from(path: str, given_by: str) -> str:
     try:
         with open(path, "rb") as file:
             return file.read(_MAX_DIGEST_FILE_BYTES).decode("ascii", "replace").strip()
     except OSError as error:
-        raise PolicyError.of([("write_token_digest", f"its file cannot be read: {error.strerror}")]) from error
+        raise PolicyError.of([(given_by, f"cannot be read: {error.strerror}: {path!a:.200}")]) from error
 
 
 def _setting(environment: Mapping[str, str], name: str) -> str | None:

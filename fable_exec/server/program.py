@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
 
 from fable_exec.errors import FableExecError
-from fable_exec.server.options import AdminOptions, read_options
+from fable_exec.server.options import PROGRAM, AdminOptions, read_options
 
 if TYPE_CHECKING:
     from fable_exec.broker import ExecutionBroker
@@ -25,12 +25,16 @@ EXIT_BAD_POLICY = 2
 EXIT_INTERRUPTED = 130
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until standard input ends; returns the exit status. What cannot be served is told in one line on standard error."""
+def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> int:
+    """Serve until standard input ends; returns the exit status. What cannot be served is told in one line on standard error.
+
+    Args:
+        program: how the user calls it, for help and complaints.
+    """
     _keep_standard_descriptors()
     with ExitStack() as stack:
         try:
-            options = read_options(sys.argv[1:] if arguments is None else arguments, os.environ)
+            options = read_options(sys.argv[1:] if arguments is None else arguments, os.environ, program)
             broker = stack.enter_context(_opened_broker(options.policy))
             server = stack.enter_context(_opened(broker, options.admin, 0, 1))
         except FableExecError as error:

@@ -38,7 +38,7 @@ RUN_FLAGS = (
 )
 FLAGS = {
     "run": RUN_FLAGS,
-    "serve": "--workspace --allow-executable --policy --admin-fd --admin-file --admin-socket --help",
+    "serve": "--workspace --allow --policy --admin-fd --admin-file --admin-socket --help",
     "probe": "--workspace --policy --json --help",
     "doctor": "--policy --confinement --json --help",
     "policy": "check show schema --help",
@@ -56,6 +56,16 @@ def test_the_help_of_a_command_lists_everything(name: str, flags: str) -> None:
     assert finished.returncode == 0
     assert [flag for flag in flags.split() if flag not in finished.stdout.decode()] == []
     assert finished.stdout.decode().isascii()
+    assert "--allow-executable" not in finished.stdout.decode()  # it works, and one spelling is enough to read
+
+
+@pytest.mark.parametrize("argv", [["-m", "fable_exec", "serve"], ["-m", "fable_exec.server"]], ids=["serve", "server"])
+def test_the_help_of_the_server_names_it_as_it_was_called(argv: list[str]) -> None:
+    called = {"serve": "fable-exec serve", "fable_exec.server": "python -m fable_exec.server"}[argv[-1]]
+    asked = subprocess.run([sys.executable, *argv, "--help"], env=environment(), capture_output=True, text=True)
+    assert asked.stdout.startswith(f"usage: {called} [-h]") and ".py" not in asked.stdout
+    complained = subprocess.run([sys.executable, *argv, "--no-such-flag"], env=environment(), capture_output=True, text=True)
+    assert complained.stderr.splitlines()[-1] == f"{called}: error: unrecognized arguments: --no-such-flag"
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -9,14 +9,9 @@ import pytest
 
 from fable_exec import errors
 from fable_exec.cli.exits import Exit, of_failure, of_result, of_run_failure
-from fable_exec.cli.notes import notes_on
-from fable_exec.outcome import Captured, Denial, EndedBy, Outcome, Survivor
-from fable_exec.protocol import CommandResult
+from fable_exec.outcome import EndedBy
+from tests.cli.results import result
 from tests.cli.typed import PROJECT, typed
-
-
-def result(ended_by: EndedBy, **facts: object) -> CommandResult:
-    return CommandResult.of(Outcome(ended_by=ended_by, **facts), command=("x",), cwd=".", policy_digest="")  # type: ignore[arg-type]  # facts of an outcome
 
 
 @pytest.mark.parametrize(
@@ -86,25 +81,3 @@ def test_the_documented_table_is_the_one_in_the_code() -> None:
 def test_the_help_of_run_names_the_statuses_that_are_its_own() -> None:
     text = typed("run", "--help").stdout.decode()
     assert [int(status) for status in Exit if status > Exit.FAILED and not re.search(rf"\b{int(status)}\b", text)] == []
-
-
-def test_a_quiet_end_has_no_notes() -> None:
-    assert list(notes_on(result(EndedBy.EXITED, exit_code=3), streamed=True)) == []
-    assert list(notes_on(result(EndedBy.SIGNALED, signal=9), streamed=False)) == []
-
-
-def test_notes_tell_the_ending_the_survivors_the_omissions_and_the_denials() -> None:
-    limited = result(
-        EndedBy.OUTPUT_LIMITED,
-        signal=9,
-        stdout=Captured(head=b"ab", total_bytes=10),
-        survivors=tuple(Survivor(number, f"name{number}") for number in range(7)),
-        denials=(Denial(operation="connect", address="host:1", protection="network"),),
-        duration_seconds=1.26,
-    )
-    ending, survivors, omitted, denial = notes_on(limited, streamed=True)
-    assert "too much output" in ending and "1.3 s" in ending
-    assert survivors == "7 other processes were still alive and ended: name0, name1, name2, name3, name4 and 2 more"
-    assert omitted == "8 bytes of stdout omitted"
-    assert denial == "refused: connect host:1 (network)"
-    assert all(list(notes_on(result(reason), streamed=True)) for reason in EndedBy if reason.value not in ("exited", "signaled"))

@@ -36,7 +36,7 @@ def test_a_signal_ends_the_tree_and_is_the_exit_status(number: signal.Signals, s
         _, complaints = process.communicate(timeout=20)
     assert process.returncode == status
     assert not is_running(seconds)
-    assert b"interrupted" in complaints and b"Traceback" not in complaints
+    assert complaints.startswith(b"fable-exec: interrupted by " + number.name.encode()) and b"Traceback" not in complaints
 
 
 def test_a_signal_that_comes_many_times_does_the_same(workspace: Path) -> None:
@@ -70,9 +70,10 @@ def test_a_signal_before_the_command_runs_starts_nothing_that_stays(workspace: P
             except subprocess.TimeoutExpired:
                 pass
             process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=20)
+            _, complaints = process.communicate(timeout=20)
         # Python itself ends by the signal when it came before our handler was there
         assert process.returncode in (143, -signal.SIGTERM)
+        assert (b"interrupted by SIGTERM: " in complaints) == (process.returncode == 143)
         assert not is_running(seconds)
 
 

@@ -35,6 +35,8 @@ ENDINGS: dict[str, tuple[list[str], int]] = {
     "a wrapper is no interpreter": (["--", "env", "true"], 0),
     "not on the allow-list": (["--allow", "true", "--", "false"], 126),
     "on the allow-list": (["--allow", "true", "--allow", "false", "--", "false"], 1),
+    "on the allow-list by the other spelling": (["--allow", "true", "--allow-executable", "false", "--", "false"], 1),
+    "not on the allow-list of the other spelling": (["--allow-executable", "true", "--", "false"], 126),
     "a relative name": (["--", "./true"], 126),
     "a directory": (["--", "/usr"], 126),
     "not executable": (["--", "/etc/passwd"], 126),

@@ -23,7 +23,7 @@ def options(workspace: Path, *flags: str, **environment: str) -> Options:
 
 
 def test_the_seeds_flags_are_the_policy(workspace: Path) -> None:
-    found = options(workspace, "--allow-executable", "git", "--allow-executable", "python3", "--max-output-bytes", "5")
+    found = options(workspace, "--allow-executable", "git", "--allow", "python3", "--max-output-bytes", "5")
     assert found.policy == BrokerPolicy(workspace=workspace, allowed_executables=("git", "python3"), max_output_bytes=5)
     assert options(workspace).policy == BrokerPolicy(workspace=workspace)
 
@@ -107,6 +107,41 @@ def test_settings_that_cannot_be_meant_are_faults_of_the_policy(
 ) -> None:
     with pytest.raises(PolicyError):
         options(workspace, *flags, **environment)
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "words"),
+    [
+        (["--workspace", "/no/such/place"], {}, "--workspace: must be an existing directory: '/no/such/place'"),
+        (["--allow", "git", "--allow", "bin/git"], {}, "--allow: must be a bare name or an absolute path: 'bin/git'"),
+        (["--allow-executable", ""], {}, "--allow: must name a file"),
+        (["--max-output-bytes", "0"], {}, "--max-output-bytes: must be from 1 "),
+        (["--audit-log", "log"], {}, "--audit-log: must be the absolute path of a file: 'log'"),
+        (["--audit-log", "/no/such/place/log"], {}, "--audit-log: its directory does not exist; make it"),
+        (["--write-token-digest", "abc"], {}, "--write-token-digest: must be the SHA-256"),
+        (
+            ["--write-token-digest-file", "/gone"],
+            {},
+            "--write-token-digest-file: cannot be read: No such file or directory: '/gone'",
+        ),
+        ([], {"FABLE_EXEC_WRITE_TOKEN_DIGEST": "abc"}, "FABLE_EXEC_WRITE_TOKEN_DIGEST: must be the SHA-256"),
+        ([], {"FABLE_BROKER_WRITE_TOKEN_DIGEST_FILE": "/gone"}, "FABLE_BROKER_WRITE_TOKEN_DIGEST_FILE: cannot be read: "),
+        (["--policy", "/gone.toml"], {}, "no such file: '/gone.toml'"),
+    ],
+)
+def test_a_faulty_setting_is_told_by_the_flag_or_variable_that_gave_it(
+    workspace: Path, flags: list[str], environment: dict[str, str], words: str
+) -> None:
+    with pytest.raises(PolicyError) as caught:
+        options(workspace, *flags, **environment)
+    assert str(caught.value).startswith(f"invalid policy: {words}")
+
+
+def test_what_the_policy_file_says_is_told_by_its_place_in_the_file(workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "policy.json").write_text(json.dumps({"audit": {"on_failure": "never"}, "limits": {"max_in_flight": 0}}))
+    with pytest.raises(PolicyError) as caught:
+        options(workspace, "--policy", str(tmp_path / "policy.json"), "--audit-log", "log")
+    assert [place for place, _ in caught.value.faults] == ["limits.max_in_flight", "--audit-log", "audit.on_failure"]
 
 
 def test_a_workspace_must_be_given(tmp_path: Path) -> None:

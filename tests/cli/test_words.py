@@ -1,0 +1,143 @@
+"""What is wrong is told in the words that were typed: the option, the file, the program, each with what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fable_exec.runtimes import what_is_missing
+from tests.cli.typed import typed
+
+
+def told(*arguments: str, cwd: Path | None = None) -> str:
+    """The one line that a refused command line gets."""
+    finished = typed(*arguments, cwd=cwd)
+    assert (finished.returncode != 0, finished.stdout) == (True, b"")
+    (line,) = finished.stderr.decode().splitlines()
+    return line.removeprefix("fable-exec: ")
+
+
+OPTIONS = {
+    "--timeout 0 must be more than 0 and at most 3600 seconds": ["--timeout", "0"],
+    "--timeout -1.5 must be more than 0": ["--timeout", "-1.5"],
+    "--timeout nan must be finite": ["--timeout", "nan"],
+    "--timeout 3601 must be": ["--timeout", "3601"],
+    "--idle-timeout 0 must be": ["--idle-timeout", "0"],
+    "--cwd '' must not be blank": ["--cwd", ""],
+    "--cwd 'nowhere' (not-found): nothing has that name": ["--cwd", "nowhere"],
+    "--cwd 'file' (not-a-directory): ": ["--cwd", "file"],
+    "--cwd '..' refused (dotdot): ": ["--cwd", ".."],
+    "--cwd '/usr' refused (absolute): ": ["--cwd", "/usr"],
+    "--cwd 'link' refused (symlink): ": ["--cwd", "link"],
+    "--workspace: must be an existing directory: '/no/such/place'": ["--workspace", "/no/such/place"],
+    "--allow: must be a bare name or an absolute path: 'bin/true'": ["--allow", "true", "--allow", "bin/true"],
+}
+
+
+@pytest.mark.parametrize(("words", "flags"), OPTIONS.items(), ids=OPTIONS)
+def test_a_refused_option_of_run_is_named_as_it_was_typed(words: str, flags: list[str], workspace: Path) -> None:
+    (workspace / "file").touch()
+    (workspace / "link").symlink_to(".")
+    assert told("run", "--workspace", str(workspace), *flags, "--", "true").startswith(words)
+
+
+def test_a_timeout_beyond_the_policys_is_named_as_it_was_typed_and_one_of_the_policy_is_not(
+    workspace: Path, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'workspace = "{workspace}"\nallowed_executables = ["true"]\n[limits]\ntimeout_seconds = 5\n')
+    with policy.open("a") as file:
+        file.write("max_timeout_seconds = 7\n")
+    words = told("run", "--policy", str(policy), "--timeout", "8", "--", "true")
+    assert words == "--timeout 8 must be at most 7 under this policy"
+    policy.write_text('workspace = "/no/such/place"\n[limits]\ntimeout_seconds = 0\n')
+    finished = typed("run", "--policy", str(policy), "--", "true").stderr.decode()
+    assert "fable-exec: workspace: " in finished and "fable-exec: limits.timeout_seconds: " in finished
+
+
+def test_the_workspace_of_probe_is_named_as_it_was_typed() -> None:
+    assert told("probe", "--workspace", "/no/such/place").startswith("--workspace: must be an existing directory")
+
+
+TAKE_A_FILE = {
+    "policy check": ["policy", "check", "FILE"],
+    "policy show": ["policy", "show", "FILE"],
+    "run": ["run", "--policy", "FILE", "--", "true"],
+    "probe": ["probe", "--policy", "FILE"],
+    "doctor": ["doctor", "--policy", "FILE"],
+    "audit verify": ["audit", "verify", "FILE"],
+    "serve": ["serve", "--policy", "FILE"],
+    "serve with a digest": ["serve", "--workspace", ".", "--write-token-digest-file", "FILE"],
+}
+
+
+@pytest.mark.parametrize("arguments", TAKE_A_FILE.values(), ids=TAKE_A_FILE)
+@pytest.mark.parametrize("name", ["missing.toml", "MISSING"])
+def test_a_file_that_is_not_there_is_told_to_be_missing_with_its_name(arguments: list[str], name: str, tmp_path: Path) -> None:
+    line = told(*(name if word == "FILE" else word for word in arguments), cwd=tmp_path)
+    assert "no such file" in line.lower() and name in line
+
+
+def test_an_audit_log_without_a_directory_is_found_by_a_check_and_before_anything_runs(workspace: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    log = tmp_path / "nowhere" / "audit.jsonl"
+    policy.write_text(f'workspace = "{workspace}"\nallowed_executables = ["touch"]\n[audit]\npath = "{log}"\n')
+    words = f"audit.path: its directory does not exist; make it, or name a file elsewhere: '{log}'"[:150]
+    assert told("policy", "check", str(policy)).startswith(words)
+    assert told("run", "--policy", str(policy), "--unlocked", "--", "touch", "file").startswith(words)
+    assert list(workspace.iterdir()) == [] and not log.parent.exists()
+
+
+def test_a_check_finds_what_a_broker_would_refuse_at_its_start(workspace: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(
+        f'workspace = "{workspace}"\nallowed_executables = ["no-such-program"]\n'
+        f'[argument_rules]\ndocuments = ["{tmp_path}/missing.toml"]\n'
+    )
+    finished = typed("policy", "check", str(policy))
+    assert (finished.returncode, finished.stdout) == (2, b"")
+    none_found, no_rules = finished.stderr.decode().splitlines()
+    assert "allowed_executables: none could be found in " in none_found
+    assert "argument_rules.documents[0]: cannot be read: No such file or directory: " in no_rules
+
+
+SCRIPTS = {
+    "no first line": (b"echo hello\n", 126, "no script either, for want of a #! line: begin it with `#!/bin/sh`"),
+    "nothing": (b"", 126, "for want of a #! line"),
+    "another interpreter": (b"#!/no/such/one -x\n", 127, "its #! line names the interpreter '/no/such/one', which is not there"),
+    "no interpreter": (b"#! \t\n", 126, "its first line names no interpreter after #!"),
+    "lines of Windows": (b"#!/bin/sh\r\necho\r\n", 127, "'/bin/sh\\r' is looked for; save it with Unix line ends"),
+    "a bare name": (b"#!python3\n", 127, "the interpreter 'python3', which is no absolute path"),
+    "a text as interpreter": (b"#!/etc/passwd\n", 126, "its #! line names '/etc/passwd', which is no program"),
+    "a directory as interpreter": (b"#!/usr\n", 126, "its #! line names '/usr', which is no program"),
+}
+
+
+@pytest.mark.parametrize(("content", "status", "words"), SCRIPTS.values(), ids=SCRIPTS)
+@pytest.mark.parametrize("flags", [(), ("--confinement", "off", "--unlocked")], ids=["confined", "not confined"])
+def test_a_script_that_cannot_be_started_is_told_what_its_first_line_lacks(
+    content: bytes, status: int, words: str, flags: tuple[str, ...], workspace: Path
+) -> None:
+    script = workspace / "script"
+    script.write_bytes(content)
+    script.chmod(0o755)
+    finished = typed("run", "--workspace", str(workspace), *flags, "--", str(script))
+    (line,) = finished.stderr.decode().splitlines()
+    assert line.startswith(f"fable-exec: {script}: cannot be started: ") and words in line
+    assert (finished.returncode, finished.stdout) == (status, b"")
+
+
+def test_nothing_is_made_up_about_a_file_that_has_no_such_fault(tmp_path: Path) -> None:
+    fine = tmp_path / "fine"
+    fine.write_bytes(b"#!  /bin/sh -e\n")
+    machine_code = tmp_path / "machine"
+    machine_code.write_bytes(b"\x7fELF of another machine")
+    for path in (fine, machine_code, tmp_path / "missing", tmp_path):
+        assert what_is_missing(str(path)) == ""
+    assert len(what_is_missing(str(_written(tmp_path / "long", b"#!/" + b"x" * 5000)))) < 500
+
+
+def _written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
