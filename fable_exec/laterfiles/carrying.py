@@ -9,6 +9,8 @@ import errno
 import os
 import stat
 
+from fable_exec.pathguard.directories import HeldDirectory
+
 __all__ = ["MAX_BYTES", "carry"]
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -17,7 +19,7 @@ _MAX_DEPTH = 64
 _PIECE_BYTES = 1 << 20
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 class _Room:
@@ -62,7 +64,7 @@ def _carry(source: int, name: str, target: int, new_name: str, room: _Room, dept
 
 
 def _carry_directory(source: int, name: str, target: int, new_name: str, room: _Room, depth: int) -> None:
-    os.mkdir(new_name, 0o700, dir_fd=target)
+    HeldDirectory(target).make(new_name, 0o700)
     inside = os.open(name, _DIRECTORY, dir_fd=source)
     try:
         copy = os.open(new_name, _DIRECTORY, dir_fd=target)
@@ -80,8 +82,7 @@ def _carry_file(source: int, name: str, target: int, new_name: str, room: _Room)
     try:
         if not stat.S_ISREG(os.fstat(reading).st_mode):
             raise OSError(errno.EAGAIN, "became something else")
-        writing = os.open(new_name, _NEW_FILE, 0o600, dir_fd=target)
-        with os.fdopen(writing, "wb") as copy:
+        with os.fdopen(HeldDirectory(target).open(new_name, _NEW_FILE), "wb") as copy:
             while piece := os.read(reading, _PIECE_BYTES):
                 room.use(size=len(piece))
                 copy.write(piece)

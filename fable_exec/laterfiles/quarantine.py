@@ -20,6 +20,7 @@ from fable_exec._launcher.removal import remove_entry, remove_tree
 from fable_exec._sys import try_lock
 from fable_exec.laterfiles.carrying import carry
 from fable_exec.laterfiles.names import LaterFile
+from fable_exec.pathguard.directories import HeldDirectory
 
 __all__ = ["Contents", "Quarantine", "Taken", "contents_of", "is_set_aside", "open_up", "standard_place"]
 
@@ -33,6 +34,7 @@ _CLOSED = (errno.EACCES, errno.EPERM)
 _NAME_BYTES = 100
 _DIRECTORY = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _HANDLE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _PLANTED, _ABOUT = "planted", "about.json"
 _SET_ASIDE = ".quarantined.sample"
 
@@ -114,8 +116,7 @@ class Quarantine:
     def keep_copy(self, file: LaterFile, why: str, data: bytes) -> str:
         """Keep what a file held before it is rewritten; returns the copy's path. Raises OSError when that cannot be."""
         with self._new_item() as (item, path):
-            descriptor = os.open(_PLANTED, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=item)
-            with os.fdopen(descriptor, "wb") as copy:
+            with os.fdopen(HeldDirectory(item).open(_PLANTED, _NEW_FILE), "wb") as copy:
                 copy.write(data)
             self._describe(item, file, why)
             return path
@@ -170,8 +171,7 @@ class Quarantine:
             "why": why,
             "bytes": _size_of(item),
         }
-        descriptor = os.open(_ABOUT, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=item)
-        with os.fdopen(descriptor, "w", encoding="ascii") as text:
+        with os.fdopen(HeldDirectory(item).open(_ABOUT, _NEW_FILE), "w", encoding="ascii") as text:
             json.dump(about, text)
 
     @contextlib.contextmanager
@@ -180,7 +180,7 @@ class Quarantine:
         now = time.time_ns()
         name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now // 10**9))}.{now % 10**9:09}Z-{os.urandom(4).hex()}"
         with self._opened() as directory:
-            os.mkdir(name, 0o700, dir_fd=directory)
+            HeldDirectory(directory).make(name, 0o700)
             try:
                 item = os.open(name, _DIRECTORY, dir_fd=directory)
                 try:
@@ -195,13 +195,11 @@ class Quarantine:
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
         above = os.path.dirname(self.path)
-        os.makedirs(os.path.dirname(above), exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(above, 0o700)
+        _make_private(above)
         holder = _open_own(above, None)
         try:
             with contextlib.suppress(FileExistsError):
-                os.mkdir(os.path.basename(self.path), 0o700, dir_fd=holder)
+                HeldDirectory(holder).make(os.path.basename(self.path), 0o700)
             directory = _open_own(os.path.basename(self.path), holder)
         finally:
             os.close(holder)
@@ -211,6 +209,19 @@ class Quarantine:
             yield directory
         finally:
             os.close(directory)
+
+
+def _make_private(path: str) -> None:
+    """Make `path` and what is missing above it for this user alone, whatever the umask: the XDG base directories want 0700."""
+    if os.path.isdir(path):
+        return
+    _make_private(os.path.dirname(path))
+    parent = os.open(os.path.dirname(path), _HANDLE)
+    try:
+        with contextlib.suppress(FileExistsError):
+            HeldDirectory(parent).make(os.path.basename(path), 0o700)
+    finally:
+        os.close(parent)
 
 
 def contents_of(path: str) -> Contents:

@@ -15,7 +15,9 @@ import pytest
 
 from fable_exec import BrokerPolicy, Confinement, ExecutionBroker
 from fable_exec.laterfiles import carrying, contents_of, quarantine, standard_place
+from fable_exec.laterfiles.names import Kind, LaterFile
 from fable_exec.policy import Protections
+from tests import hosts
 from tests.laterfiles.conftest import PINNING, Guarded
 
 _PLAIN = pytest.param("plain", marks=pytest.mark.requires_ability("linux"))
@@ -61,6 +63,40 @@ def test_nothing_that_was_planted_is_lost(guarded: Guarded) -> None:
     assert (kept[".idea"] / "x").read_text() == "two\n"
     assert "evil" in kept["r/.git/config"].read_text()
     assert [stat.S_IMODE(place.stat().st_mode) for place in (guarded.quarantine, *guarded.quarantine.iterdir())] == [0o700] * 4
+
+
+@pytest.mark.parametrize("mask", ["0", "022", "077", "0777"])
+def test_it_and_what_is_missing_above_it_are_the_users_alone_whatever_the_umask(
+    mask: str, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = """
+    from fable_exec import ExecutionBroker
+    from tests.laterfiles.test_quarantine import policy_for
+    os.umask(int(sys.argv[2], 8))
+    with ExecutionBroker(policy_for(Path(sys.argv[1]), "auto")) as broker:
+        broker.unlock_writes("token")
+        script = "mkdir -p a/.vscode; echo x > a/.vscode/tasks.json; echo y > .envrc"
+        answer([each.suggestion for each in broker.execute_command(["sh", "-c", script]).denials])
+    """
+    state = tmp_path / "home" / "user" / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    suggestions = hosts.answer_of(program, str(workspace), mask)
+    assert len(suggestions) == 2 and all("kept as" in each for each in suggestions)
+    made = [tmp_path / "home", *(tmp_path / "home").rglob("*")]
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in made if "planted" not in path.parts}
+    assert {modes[path] for path in modes if path.is_dir()} == {0o700}
+    assert {modes[path] for path in modes if not path.is_dir()} == {0o600}
+    assert len([path for path in made if path.name == "planted"]) == 2
+
+
+def test_the_mode_of_a_directory_that_was_there_is_left_alone(workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(mode=0o755)
+    (tmp_path / "state").chmod(0o755)
+    quarantine.Quarantine(str(tmp_path / "state" / "fable-exec" / "quarantine"), str(workspace)).keep_copy(
+        LaterFile((".envrc",), Kind.SHELL_STARTUP, False), "why", b"x"
+    )
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o755
+    assert stat.S_IMODE((tmp_path / "state" / "fable-exec").stat().st_mode) == 0o700
 
 
 def test_two_sentries_share_a_quarantine_without_overwriting(workspace: Path, make_guarded: Callable[..., Guarded]) -> None:
