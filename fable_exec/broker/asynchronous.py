@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
 from types import TracebackType
 
 from fable_exec.broker import write_lock
-from fable_exec.broker.commands import CommandWork, Prepared
+from fable_exec.broker.commands import Prepared
 from fable_exec.broker.core import ExecutionBroker
+from fable_exec.broker.dropped import Started as StartedWork
 from fable_exec.broker.explain import Explanation
 from fable_exec.broker.recording import Operation
 from fable_exec.broker.started import exited_event, output_event
@@ -51,8 +53,7 @@ class AsyncExecutionBroker(AsyncCalls):
     def __init__(self, policy: BrokerPolicy, *, clock: Callable[[], float] = write_lock.now) -> None:
         self.policy = policy
         self.blocking = ExecutionBroker(policy, clock=clock)
-        self._commands, self._confined = self.blocking.command_parts
-        self._started: set[AsyncStartedCommand] = set()
+        self._commands, self._confined, self._holdings = self.blocking.command_parts
 
     async def perform(self, request: Request, on_event: OnEvent | None = None) -> Result:
         """Do what `request` says; see ExecutionBroker.perform. An `on_event` that returns an awaitable is awaited."""
@@ -90,7 +91,7 @@ class AsyncExecutionBroker(AsyncCalls):
         finally:
             if not closing.done():
                 await asyncio.wait({closing})
-            for started in list(self._started):
+            for started in self._holdings.handles(AsyncStartedCommand):
                 await started.close()
 
     async def __aenter__(self) -> AsyncExecutionBroker:
@@ -123,10 +124,10 @@ class AsyncExecutionBroker(AsyncCalls):
             prepared = await self._prepared(request, operation)
             with self._commands.launching(prepared):
                 running = await self._confined.start_async(prepared.command, read_only=prepared.read_only)
-            on_end = self.blocking.holds(running, operation, self._started)
-            started = AsyncStartedCommand(running, prepared, self._commands, on_end, keeper=self)
-            self._started.add(started)
-            return started
+            started = StartedWork(running, prepared, self._commands, asyncio.get_running_loop())
+            handle = AsyncStartedCommand(started, partial(self._holdings.forget, started), keeper=self)
+            self._holdings.hold(handle, started)
+            return handle
 
     async def _prepared(self, request: ExecuteCommand | StartCommand, operation: Operation) -> Prepared:
         """Checking takes microseconds, unless an audit line has to be written, or what it needs is not there yet."""
@@ -150,18 +151,11 @@ class AsyncStartedCommand:
     `keeper` stays as long as somebody has this handle.
     """
 
-    def __init__(
-        self,
-        running: AsyncRunningCommand,
-        prepared: Prepared,
-        work: CommandWork,
-        on_end: Callable[[AsyncStartedCommand], None],
-        keeper: object = None,
-    ) -> None:
+    def __init__(self, started: StartedWork[AsyncRunningCommand], on_end: Callable[[], None], keeper: object = None) -> None:
         self._keeper = keeper
-        self._running = running
-        self._prepared = prepared
-        self._work = work
+        self._running = started.running
+        self._prepared = started.prepared
+        self._work = started.work
         self._on_end = on_end
         self._result: CommandResult | None = None
         self._ended = False
@@ -208,7 +202,8 @@ class AsyncStartedCommand:
             try:
                 with self._work.launching(self._prepared):
                     outcome = await self._running.wait(timeout_seconds)
-            except BaseException:
+            except BaseException as error:
+                self._prepared.operation.failed(error)
                 self._end()
                 raise
             if outcome is None:
@@ -266,4 +261,4 @@ class AsyncStartedCommand:
     def _end(self) -> None:
         if not self._ended:
             self._ended = True
-            self._on_end(self)
+            self._on_end()

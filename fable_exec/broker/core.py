@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from fable_exec.broker import write_lock
 from fable_exec.broker.arguments import ArgumentJudge
 from fable_exec.broker.background import BackgroundCommands
 from fable_exec.broker.commands import CommandWork
 from fable_exec.broker.confined import ConfinedCommands
+from fable_exec.broker.dropped import Started as StartedWork
 from fable_exec.broker.environment import base_environment
 from fable_exec.broker.explain import Explanation, Foreseen
 from fable_exec.broker.files import FileWork
@@ -63,13 +64,12 @@ from fable_exec.protocol import (
     WriteFile,
     WriteStdin,
 )
-from fable_exec.runner import AsyncRunningCommand, Launchers, RunningCommand
+from fable_exec.runner import Launchers
 from fable_exec.runtimes import runtime_paths
 
 __all__ = ["ExecutionBroker"]
 
 _Act = Callable[[Any, Operation], Result]
-_S = TypeVar("_S")
 
 
 class ExecutionBroker(BlockingCalls):
@@ -116,7 +116,6 @@ class ExecutionBroker(BlockingCalls):
         self._files = FileWork(policy, self._workspace, self._paths, gate, later)
         self._commands = CommandWork(policy, self._executables, environment, self._paths, gate)
         self._background = BackgroundCommands(policy.max_output_bytes, policy.limits.max_in_flight)
-        self._started: set[StartedCommand] = set()
         self._closing = threading.Lock()
         self._closed = False
         self._gate = gate
@@ -148,6 +147,8 @@ class ExecutionBroker(BlockingCalls):
         """Around the work on one request: it is refused when the broker is closed, and what goes wrong is written down."""
         if self._closed:
             raise BrokerGone("the broker is closed")
+        if self._holdings.dropped:
+            self._holdings.dropped.finish()
         operation = self._recorder.begin(request.action)
         try:
             yield operation
@@ -211,28 +212,21 @@ class ExecutionBroker(BlockingCalls):
         with self.operation(request) as operation:
             return self._started_for(request, operation, keeper=self)
 
-    def holds(
-        self, running: RunningCommand | AsyncRunningCommand, operation: Operation, started: set[_S]
-    ) -> Callable[[_S], None]:
-        """Answer for `running` from now on; to be called with its handle, one of `started`, when it is over."""
-        self._holdings.running[running] = operation
-        return partial(_forget, started, self._holdings.running, running)
-
     def _started_for(self, request: ExecuteCommand | StartCommand, operation: Operation, keeper: object = None) -> StartedCommand:
         prepared = self._commands.prepare(request, operation)
         running = self._confined.start(prepared.command, read_only=prepared.read_only)
-        on_end = self.holds(running, operation, self._started)
-        started = StartedCommand(running, prepared, self._commands, on_end, keeper)
-        self._started.add(started)
+        started = StartedWork(running, prepared, self._commands)
+        handle = StartedCommand(started, partial(self._holdings.forget, started), keeper)
+        self._holdings.hold(handle, started)
         if self._closed:  # meanwhile; `close` may have looked before it was noted
-            started.close()
+            handle.close()
             raise BrokerGone("the broker is closed")
-        return started
+        return handle
 
     @property
-    def command_parts(self) -> tuple[CommandWork, ConfinedCommands]:
-        """What the asyncio twin drives by itself: the rules for commands, and what runs them under confinement."""
-        return self._commands, self._confined
+    def command_parts(self) -> tuple[CommandWork, ConfinedCommands, Holdings]:
+        """What the asyncio twin drives by itself: the rules for commands, what runs them confined, and who answers for them."""
+        return self._commands, self._confined, self._holdings
 
     def _start(self, request: StartCommand) -> StartedCommand:
         return self.begin_command(request)
@@ -350,13 +344,13 @@ class ExecutionBroker(BlockingCalls):
                 return
             self._closed = True
             self._left_open.detach()
-            for started in list(self._started):
+            for started in self._holdings.handles(StartedCommand):
                 if not started.inherited:
                     started.cancel()
             self._holdings.give_back(self._background.close, self._close_started)
 
     def _close_started(self) -> None:
-        for started in list(self._started):
+        for started in self._holdings.handles(StartedCommand):
             started.close()
 
     def __enter__(self) -> ExecutionBroker:
@@ -364,11 +358,6 @@ class ExecutionBroker(BlockingCalls):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-def _forget(started: set[_S], running: dict[Any, Operation], which: object, handle: _S) -> None:
-    started.discard(handle)
-    running.pop(which, None)
 
 
 _ACTS: Mapping[type[Request], Callable[[ExecutionBroker], _Act]] = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
-from fable_exec.broker.commands import CommandWork, Prepared
+from fable_exec.broker.dropped import Started as StartedWork
 from fable_exec.calls.building import as_bytes
 from fable_exec.errors import Conflict, FableExecError
 from fable_exec.outcome import Outcome
@@ -39,18 +39,11 @@ class StartedCommand:
         keeper: what must stay as long as somebody has this handle: a broker that nobody has any more ends its commands.
     """
 
-    def __init__(
-        self,
-        running: RunningCommand,
-        prepared: Prepared,
-        work: CommandWork,
-        on_end: Callable[[StartedCommand], None],
-        keeper: object = None,
-    ) -> None:
+    def __init__(self, started: StartedWork[RunningCommand], on_end: Callable[[], None], keeper: object = None) -> None:
         self._keeper = keeper
-        self._running = running
-        self._prepared = prepared
-        self._work = work
+        self._running = started.running
+        self._prepared = started.prepared
+        self._work = started.work
         self._on_end = on_end
         self._lock = threading.Lock()
         self._ended = False
@@ -178,4 +171,4 @@ class StartedCommand:
 
     def _end(self) -> None:
         self._ended = True
-        self._on_end(self)
+        self._on_end()

@@ -18,7 +18,10 @@ The asyncio brokers await what it returns, if that can be awaited, before they t
 
 
 class CommandHandle(Protocol):
-    """A command that was started. Close it, or use it in `with`; closing ends whatever still runs of it."""
+    """A command that was started. Close it, or use it in `with`; closing ends whatever still runs of it.
+
+    A handle that is dropped instead, before its end was seen, ends its command as well, with a ResourceWarning.
+    """
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -53,7 +56,7 @@ class CommandHandle(Protocol):
 
 
 class AsyncCommandHandle(Protocol):
-    """The asyncio twin of CommandHandle, for one task at a time (`cancel` from any)."""
+    """The asyncio twin of CommandHandle, for one task at a time (`cancel` from any). Dropping it ends its command too."""
 
     @property
     def command(self) -> tuple[str, ...]:

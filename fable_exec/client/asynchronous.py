@@ -14,7 +14,7 @@ from fable_exec.calls.listening import check_listener
 from fable_exec.client import admin_line
 from fable_exec.client.child import Child, start_child
 from fable_exec.client.conversation import Conversation, Pending
-from fable_exec.client.started import AsyncStartedCommand
+from fable_exec.client.started import AsyncStartedCommand, warn_of_unclosed
 from fable_exec.errors import BrokerGone, Conflict
 from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import Cancel, ExecuteCommand, Probe, Request, Result, StartCommand, StartResult
@@ -101,7 +101,15 @@ class AsyncBrokerClient(AsyncCalls):
         await self.close()
 
     async def _start(self, request: StartCommand) -> AsyncStartedCommand:
-        return AsyncStartedCommand(self, expect(await self.perform(request), StartResult))
+        return AsyncStartedCommand(self, expect(await self.perform(request), StartResult), self._end_dropped)
+
+    def _end_dropped(self, started: StartResult) -> None:
+        if self._link is None or self._closed or self._link.is_inherited:
+            return
+        try:
+            warn_of_unclosed(started)
+        finally:
+            self._link.end_dropped(started.handle)
 
     async def _command(self, line: bytes) -> None:
         if self._link is None:
@@ -207,6 +215,19 @@ class _Link:
             self._loop.remove_reader(self.child.answers)
             self._conversation.lose(BrokerGone("the broker is closed"))
             self.child.close()
+
+    def end_dropped(self, name: str) -> None:
+        """Nobody has the handle of that command any more. The garbage collector calls this in any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._cancel, name)
+
+    def _cancel(self, name: str) -> None:
+        try:
+            cancel, line = self._conversation.ask(Cancel(handle=name), _nobody)
+            self._conversation.forget(cancel)
+            self._send(line)
+        except BrokerGone:
+            pass  # it has been ended
 
     def left_open(self) -> None:
         """Nobody has the client any more, and nobody closed it. The garbage collector calls this in any thread."""

@@ -8,6 +8,7 @@ import select
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Iterable
 from types import TracebackType
 
@@ -17,7 +18,7 @@ from fable_exec.calls.listening import check_blocking_listener, tell
 from fable_exec.client import admin_line
 from fable_exec.client.child import start_child
 from fable_exec.client.conversation import Conversation, Pending
-from fable_exec.client.started import StartedCommand
+from fable_exec.client.started import StartedCommand, warn_of_unclosed
 from fable_exec.errors import BrokerGone, Conflict
 from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import Cancel, ExecuteCommand, Probe, ProbeResult, Request, Result, StartCommand, StartResult
@@ -56,6 +57,7 @@ class BrokerClient(BlockingCalls):
         self._writing = threading.Lock()
         self._reading = threading.Lock()
         self._commanding = threading.Lock()
+        self._dropped: deque[str] = deque()
         self._closed = False
         try:
             expect(self.perform(Probe()), ProbeResult)
@@ -80,6 +82,8 @@ class BrokerClient(BlockingCalls):
         """
         self._refuse_inherited()
         check_blocking_listener(on_event)
+        if self._dropped:
+            self._send_dropped()
         arrived = threading.Event()
         with self._state:
             pending, line = self._conversation.ask(request, arrived.set)
@@ -142,7 +146,7 @@ class BrokerClient(BlockingCalls):
             raise Conflict.inherited("this client", self._owner)
 
     def _start(self, request: StartCommand) -> StartedCommand:
-        return StartedCommand(self, expect(self.perform(request), StartResult))
+        return StartedCommand(self, expect(self.perform(request), StartResult), self._end_dropped)
 
     # Waiting. One thread reads for all; when it has what it came for, it wakes another of those that wait.
 
@@ -250,6 +254,42 @@ class BrokerClient(BlockingCalls):
     def _lose(self, why: str) -> None:
         with self._state:
             self._conversation.lose(BrokerGone(why))
+
+    # Handles that nobody has any more. Nothing is waited for: this very thread may be in the midst of any of the above.
+
+    def _end_dropped(self, started: StartResult) -> None:
+        if self._closed or self._is_inherited:
+            return
+        self._dropped.append(started.handle)
+        try:
+            warn_of_unclosed(started)
+        finally:
+            self._send_dropped()
+
+    def _send_dropped(self) -> None:
+        """Have their commands ended, now or, where a lock is held or the broker does not read, before the next request."""
+        if self._writing.acquire(blocking=False):
+            try:
+                while self._dropped and not self._closed and self._send_cancel(self._dropped[0]):
+                    self._dropped.popleft()
+            finally:
+                self._writing.release()
+
+    def _send_cancel(self, name: str) -> bool:
+        if not self._state.acquire(blocking=False):
+            return False
+        try:
+            cancel, line = self._conversation.ask(Cancel(handle=name), _nobody)
+            self._conversation.forget(cancel)
+        except BrokerGone:
+            return True  # it has been ended
+        finally:
+            self._state.release()
+        try:
+            os.write(self._child.requests, line)  # whole or not at all: it is short (pipe(7), PIPE_BUF)
+        except OSError:
+            return False
+        return True
 
     # The admin's channel
 
