@@ -33,12 +33,13 @@ def command(file: str | None, wanted: str | None, as_json: bool) -> int:
     """
 
     def act() -> int:
-        sections = examine(Asked(None if file is None else load_policy(file), Confinement.named(wanted) if wanted else None))
+        asked = Asked(None if file is None else load_policy(file), Confinement.named(wanted) if wanted else None)
+        sections = examine(asked)
         unmet = [each for section in sections for each in section.findings if each.unmet]
         if as_json:
             print_object({"ok": not unmet, "host": _host(), **_members(sections)})
         else:
-            _show(sections, unmet)
+            report(_header(), *(part for section in sections for part in _shown(section)), _verdict(unmet, asked.off))
         return Exit.FAILED if unmet else Exit.OK
 
     return at_the_door(act, as_json=as_json)
@@ -65,27 +66,37 @@ def _member(section: Section, finding: Finding) -> dict[str, str]:
     return {"protection" if section.name == "protections" else "name": name, **members}
 
 
-_STYLES = {"active": "green", "degraded": "yellow", "unavailable": "red"}
+_WORDS = {"active": ("yes", "green"), "degraded": ("in part", "yellow"), "unavailable": ("no", "red")}
+"""For people; JSON has the words of outcomes."""
 
 
-def _show(sections: Iterable[Section], unmet: list[Finding]) -> None:
-    host = Text("  ".join(one_line(word) for word in _host().values()), style="dim")
-    report(host, *(_table(section) for section in sections), _verdict(unmet))
+def _header() -> Text:
+    host = _host()
+    words = f"{host['system']} {host['kernel']} on {host['machine']}, Python {host['python']}, fable-exec {host['fable_exec']}"
+    return Text(one_line(words), style="dim")
 
 
-def _table(section: Section) -> Table:
-    table = Table(title=section.name, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for heading in ("", "asked for", "state", "by", "why not", "what to do"):
-        table.add_column(heading, overflow="fold")
+def _shown(section: Section) -> tuple[Text, Table]:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for overflow in ("ignore", "ignore", "ignore", "fold"):
+        table.add_column(overflow=overflow)
     for each in section.findings:
-        words = (each.name, each.mode, each.state, each.means, each.reason, each.remedy)
-        cells = [Text(one_line(word) or "-") for word in words]
-        cells[2].stylize(_STYLES.get(each.state, ""))
-        table.add_row(*cells)
-    return table
+        word, style = _WORDS.get(each.state, (each.state, ""))
+        table.add_row(Text(word, style=style), Text(one_line(each.name)), Text(each.mode), Text(one_line(_told(each))))
+    return Text(f"\n{section.name}: {section.title}", style="bold"), table
 
 
-def _verdict(unmet: list[Finding]) -> Text:
+def _told(finding: Finding) -> str:
+    """What it is, how it holds or why not, and what to do, in sentences."""
+    against = "But" if finding.state == "active" else "Why not"
+    parts = (("How", finding.means), (against, finding.reason), ("What to do", finding.remedy))
+    return " ".join([finding.what, *(f"{label}: {text}." for label, text in parts if text)])
+
+
+def _verdict(unmet: list[Finding], off: tuple[str, ...]) -> Text:
+    switched_off = f"\nNot asked for, and so not held: {', '.join(off)}." if off else ""
     if not unmet:
-        return Text("Everything that is strictly asked for holds here.", style="green")
-    return Text(f"Strictly asked for, and not held: {', '.join(one_line(each.name) for each in unmet)}.", style="red")
+        return Text(f"{switched_off}\nEverything that is strictly asked for holds here: commands can run.", style="green")
+    names = ", ".join(one_line(each.name) for each in unmet)
+    remedy = 'Commands are refused until that is mended, or the policy says "degradable" of it.'
+    return Text(f"{switched_off}\nStrictly asked for, and not held: {names}. {remedy}", style="red")

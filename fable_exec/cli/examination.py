@@ -23,7 +23,8 @@ from fable_exec.errors import ConfinementUnavailable
 from fable_exec.laterfiles import contents_of, standard_place
 from fable_exec.outcome import Applied
 from fable_exec.pathguard import Workspace
-from fable_exec.policy import BrokerPolicy, Confinement, Limits
+from fable_exec.policy import PROTECTIONS, BrokerPolicy, Confinement, Limits, Protections
+from fable_exec.policy.fields import meaning_of
 
 __all__ = ["SECTIONS", "Asked", "Finding", "Section", "examine"]
 
@@ -33,11 +34,13 @@ class Finding:
     """One thing that was looked at.
 
     Args:
+        what: what it is, in a sentence.
         mode: how much it is insisted on: "strict", "degradable", "off", or empty where nobody asks for it by itself.
         means: what holds it. reason: why it is not fully there. remedy: what to do about that.
     """
 
     name: str
+    what: str
     state: Literal["active", "degraded", "unavailable"] | str
     mode: str = ""
     means: str = ""
@@ -52,9 +55,10 @@ class Finding:
 
 @attrs.frozen
 class Section:
-    """Findings of one kind. `name` is the member of the JSON object."""
+    """Findings of one kind. `name` is the member of the JSON object, `title` says to people what they are about."""
 
     name: str
+    title: str
     findings: tuple[Finding, ...]
 
 
@@ -70,6 +74,16 @@ class Asked:
         self.workspace = "" if policy is None else str(policy.workspace)
         self._limits = Limits() if policy is None else policy.limits
         self._confinement = confinement or (Confinement() if policy is None else policy.confinement)
+
+    @property
+    def network(self) -> str:
+        """What commands are to have of the network."""
+        return self._confinement.network
+
+    @property
+    def off(self) -> tuple[str, ...]:
+        """The protections that nobody asks for."""
+        return tuple(name for name in PROTECTIONS if self._confinement.mode(name) == "off")
 
     @functools.cached_property
     def support(self) -> Support:
@@ -98,42 +112,66 @@ def _where_it_matters(locked: tuple[Applied, ...], unlocked: tuple[Applied, ...]
 
 def examine(asked: Asked) -> tuple[Section, ...]:
     """Every section. What cannot even be asked is a finding too, not an exception."""
-    return tuple(Section(name, tuple(_found(look, asked))) for name, look in SECTIONS.items())
+    return tuple(Section(name, title, tuple(_found(look, asked))) for name, (title, look) in SECTIONS.items())
 
 
 def _found(look: Callable[[Asked], Iterable[Finding]], asked: Asked) -> Iterator[Finding]:
     try:
         yield from look(asked)
     except ConfinementUnavailable as error:
-        name = error.protection or "launcher"
-        yield Finding(name=name, state="unavailable", mode="strict", reason=error.reason or str(error), remedy=_LAUNCH_REMEDY)
+        yield Finding(
+            name=error.protection or "launcher",
+            what=_MEANINGS.get(error.protection, "The program that starts commands and ends them."),
+            state="unavailable",
+            mode="strict",
+            reason=error.reason or str(error),
+            remedy=_LAUNCH_REMEDY,
+        )
 
 
 _LAUNCH_REMEDY = 'mend what is unavailable among the abilities, or set launch = "auto" in the policy'
+_MEANINGS = {field.name: meaning_of(field) for field in attrs.fields(Protections)}
 
 
 def _abilities(asked: Asked) -> Iterator[Finding]:
     support = asked.support
     for name, means, number in _asked_of_kernel(support):
-        state = "unavailable" if number else "active"
-        reason = explain_errno(number) or (_left_open(support.landlock_abi) if name == "landlock" else "")
-        remedy = ability_remedy(name, number)
-        yield Finding(name=name, state=state, means="" if number else means, reason=reason, remedy=remedy)
+        reason, remedy = explain_errno(number), ability_remedy(name, number)
+        if name == "own_proc" and number and not support.namespaces:
+            reason, remedy = "it is had in namespaces only", "mend namespaces first"
+        yield Finding(
+            name=name,
+            what=_ABILITIES[name],
+            state="unavailable" if number else "active",
+            means="" if number else means,
+            reason=reason or (_left_open(support) if name == "landlock" else ""),
+            remedy=remedy,
+        )
 
 
-def _left_open(abi: int) -> str:
+_ABILITIES = {
+    "namespaces": "Gives each command a view of files, processes and network of its own; most protections stand on it.",
+    "own_proc": "Gives each command a /proc that shows its own processes only.",
+    "seccomp": "Refuses system calls that ordinary programs do not need.",
+    "notifications": "Lets results tell what was refused (`denials`); it protects nothing by itself.",
+    "landlock": "Holds rules about files and ports: a second layer beside namespaces, the only one where there are none.",
+}
+
+
+def _left_open(support: Support) -> str:
     """What Landlock alone leaves open here and newer kernels close: it matters where there are no namespaces."""
-    found = [f"{right.without} (before ABI {right.abi})" for right in left_open(abi)]
-    return f"by Landlock alone {', '.join(found)}" if found else ""
+    found = [f"{right.without} (closed from ABI {right.abi})" for right in left_open(support.landlock_abi)]
+    where = "alone, without the namespaces that are here, it would leave open" if support.namespaces else "it leaves open"
+    return f"{where}: {', '.join(found)}" if found else ""
 
 
 def _asked_of_kernel(support: Support) -> Iterator[tuple[str, str, int]]:
     """Name, means and errno of each ability."""
     by_root = support.root_namespaces == 0 and support.user_namespaces != 0
     yield "namespaces", "root" if by_root else "user namespaces", 0 if support.namespaces else support.user_namespaces
-    yield "own_proc", "a /proc of its own", support.own_proc
-    yield "seccomp", "a filter of system calls", support.seccomp
-    yield "notifications", "a filter that tells of refusals", support.notify
+    yield "own_proc", "", support.own_proc
+    yield "seccomp", "", support.seccomp
+    yield "notifications", "", support.notify
     yield "landlock", f"ABI {support.landlock_abi}", 0 if support.landlock_abi else support.landlock
 
 
@@ -141,6 +179,7 @@ def _protections(asked: Asked) -> Iterator[Finding]:
     for each in asked.applied:
         yield Finding(
             name=each.protection,
+            what=_MEANINGS[each.protection] + (f' It says "{asked.network}".' if each.protection == "network" else ""),
             mode=each.mode,
             state=each.state,
             means=each.means,
@@ -156,10 +195,21 @@ def _kept(asked: Asked) -> Iterator[Finding]:
         found = contents_of(path)
     except OSError as error:
         reason = f"{path}: {error.strerror}"
-        yield Finding(name="quarantine", state="degraded", reason=reason, remedy="give it to this user, or set XDG_STATE_HOME")
+        remedy = "give it to this user, or set XDG_STATE_HOME"
+        yield Finding(name="quarantine", what=_QUARANTINE, state="degraded", reason=reason, remedy=remedy)
         return
-    yield Finding(name="quarantine", state="active", means=f"{path}: {found.items} items, {found.size_bytes} bytes")
+    means = f"{path}: {found.items} items, {found.size_bytes} bytes"
+    yield Finding(name="quarantine", what=_QUARANTINE, state="active", means=means)
 
 
-SECTIONS: dict[str, Callable[[Asked], Iterable[Finding]]] = {"abilities": _abilities, "protections": _protections, "kept": _kept}
-"""By name, in the order of the report."""
+_QUARANTINE = "Where files go that commands planted to run later. Look at them, then remove them; when it is full the oldest go."
+
+SECTIONS: dict[str, tuple[str, Callable[[Asked], Iterable[Finding]]]] = {
+    "abilities": ("what this system offers for confining commands", _abilities),
+    "protections": (
+        "what holds for commands, proved by one that tried to break out; without a strict one nothing runs",
+        _protections,
+    ),
+    "kept": ("what is left on this disk", _kept),
+}
+"""By name, in the order of the report, with a title for people."""

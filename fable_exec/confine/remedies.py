@@ -74,7 +74,7 @@ def protection_remedy(protection: str, support: Support, launch: LaunchMode) -> 
     """What to do about a protection that does not fully hold; empty when nothing on this host is known to help."""
     needed = [name for name, _ in _lacking(protection, support)]
     if needed:
-        return f"mend {' and '.join(needed)}"
+        return f"mend {' and '.join(needed)}, as the rows of the abilities say"
     return 'set launch = "auto" in the policy' if launch != "auto" else _OTHERWISE.get(protection, "")
 
 
