@@ -87,7 +87,7 @@ class Face:
 
     def _items(self, items: AsyncIterator[Any]) -> Iterator[Any]:
         nothing = object()
-        while (item := self._runner.run(_awaited(anext(items, nothing)))) is not nothing:  # type: ignore[arg-type]
+        while (item := self._runner.run(_awaited(anext(items, nothing)))) is not nothing:
             yield item
 
 

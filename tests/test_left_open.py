@@ -104,7 +104,7 @@ def test_a_running_handle_dropped_with_its_broker_is_ended_and_written_down(work
     async def start_async() -> None:
         broker = AsyncExecutionBroker(policy)
         await broker.unlock_writes(TOKEN)
-        broker.handle = await broker.start_command(["sleep", seconds])  # type: ignore[assignment]
+        broker.handle = await broker.start_command(["sleep", seconds])  # type: ignore[assignment]  # as above
 
     with nothing_left():
         gc.collect()

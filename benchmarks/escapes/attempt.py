@@ -70,4 +70,4 @@ class Registry:
         full = f"{group}: {name}"
         if full in self.attempts:
             raise ValueError(f"two attempts are called {full!r}")
-        self.attempts[full] = Attempt(name=full, group=group, code=code, effect=effect, **more)  # type: ignore[arg-type]
+        self.attempts[full] = Attempt(name=full, group=group, code=code, effect=effect, **more)  # type: ignore[arg-type]  # fields of an attempt, passed on as given

@@ -81,7 +81,7 @@ def _modes(setting: Setting) -> list[Figure]:
             broker.execute_command(["true"])
         except (ConfinementUnavailable, LaunchFailed):
             continue
-        contestants.append(timed(mode, lambda broker=broker: broker.execute_command(["true"])))  # type: ignore[misc]
+        contestants.append(timed(mode, lambda broker=broker: broker.execute_command(["true"])))  # type: ignore[misc]  # a lambda with defaults has no type
     found = interleaved(contestants, setting.rounds(200))
     return [
         Figure(

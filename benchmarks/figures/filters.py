@@ -62,7 +62,7 @@ def _once(setting: Setting) -> list[Figure]:
         "load_filter, strict": lambda: load_filter(programs["strict"]),
         "load_filter, plain": lambda: load_filter(programs["plain"]),
     }
-    contestants = [Contestant(name, lambda step=step: _clocked_in_child(step)) for name, step in steps.items()]  # type: ignore[misc]
+    contestants = [Contestant(name, lambda step=step: _clocked_in_child(step)) for name, step in steps.items()]  # type: ignore[misc]  # a lambda with defaults has no type
     contestants.append(timed("assemble, in the host, once a plan", lambda: assemble(filters.plain(), machine)))
     found = interleaved(contestants, setting.rounds(50))
     return [
@@ -111,6 +111,6 @@ def _calls_in_child(rules: tuple[Rule, ...] | None, count: int) -> list[float]:
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         if program is not None:
             load_filter(program)
-        return [timed(name, lambda call=call: call(null), count).act() for name, call in CALLS]  # type: ignore[misc]
+        return [timed(name, lambda call=call: call(null), count).act() for name, call in CALLS]  # type: ignore[misc]  # a lambda with defaults has no type
 
     return in_child(act)

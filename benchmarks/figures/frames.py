@@ -24,11 +24,11 @@ def _measure(setting: Setting, line_bytes: int, size: str) -> list[Figure]:
     line = b"{" + b"x" * (line_bytes - 2) + b"\n"
     data = line * max(2, setting.size(FULL_BYTES) // line_bytes)
     unit = megabytes_per_second(len(data))
-    contestants = [timed(str(piece), lambda piece=piece: cut(data, piece)) for piece, _ in PIECES]  # type: ignore[misc]
+    contestants = [timed(str(piece), lambda piece=piece: cut(data, piece)) for piece, _ in PIECES]  # type: ignore[misc]  # a lambda with defaults has no type
     contestants.append(timed("split", lambda: data.split(b"\n")))
     given = max(1, ENGINE_BYTES // line_bytes) * line_bytes
     for each in setting.peer(ENGINE, "engine_lines", line_bytes=line_bytes, total_bytes=given):
-        contestants.append(Contestant(ENGINE, lambda act=each.act: act() * len(data) / given))  # type: ignore[misc]
+        contestants.append(Contestant(ENGINE, lambda act=each.act: act() * len(data) / given))  # type: ignore[misc]  # a lambda with defaults has no type
     found = interleaved(contestants, setting.rounds(15), warm_up=1)
     return [
         Figure(

@@ -36,10 +36,10 @@ def _files(setting: Setting, workspace: Workspace, directory: str, resolver: str
         path, plain = WorkspacePath.parse(f"{DEEP}/{name}"), os.path.join(directory, "plain")
         read = os.path.join(directory, name)
         contestants = [
-            timed("write", lambda path=path, data=data: workspace.write_replace(path, data)),  # type: ignore[misc]
-            timed("raw write", lambda plain=plain, data=data: raw.durable_write(plain, data)),  # type: ignore[misc]
-            timed("read", lambda path=path: workspace.read(path)),  # type: ignore[misc]
-            timed("raw read", lambda read=read: raw.read_and_hash(read)),  # type: ignore[misc]
+            timed("write", lambda path=path, data=data: workspace.write_replace(path, data)),  # type: ignore[misc]  # a lambda with defaults has no type
+            timed("raw write", lambda plain=plain, data=data: raw.durable_write(plain, data)),  # type: ignore[misc]  # as above
+            timed("read", lambda path=path: workspace.read(path)),  # type: ignore[misc]  # as above
+            timed("raw read", lambda read=read: raw.read_and_hash(read)),  # type: ignore[misc]  # as above
         ]
         found = interleaved(contestants, setting.rounds(100))
         for act, raw_name in (("write", "write + fsync + rename + fsync(dir)"), ("read", "read + SHA-256")):

@@ -35,7 +35,7 @@ def _imports(setting: Setting) -> list[Figure]:
     def run(statement: str, python: str = sys.executable) -> None:
         subprocess.run([python, "-c", statement], check=True, env=there, stdin=subprocess.DEVNULL)
 
-    contestants = [timed(statement, lambda statement=statement: run(statement)) for statement in ("pass", *IMPORTS)]  # type: ignore[misc]
+    contestants = [timed(statement, lambda statement=statement: run(statement)) for statement in ("pass", *IMPORTS)]  # type: ignore[misc]  # a lambda with defaults has no type
     if setting.peers.has(ENGINE):
         contestants.append(timed("peer's pass", lambda: run("pass", setting.peers.python)))
         contestants.append(timed(ENGINE, lambda: run(ENGINE_IMPORT, setting.peers.python)))

@@ -48,7 +48,7 @@ def decode_line(line: bytes | bytearray | memoryview, limits: RequestLimits | No
     try:
         return Envelope(id=echoed, request=decode_request(members, limits))
     except InvalidRequest as error:
-        error.request_id = echoed  # type: ignore[attr-defined]
+        error.request_id = echoed  # type: ignore[attr-defined]  # only what this function raises has it
         raise
 
 

@@ -60,11 +60,11 @@ class _BoundedDecoder(json.JSONDecoder):
         super().__init__(object_pairs_hook=_object, parse_int=_integer, parse_float=_number, parse_constant=_refuse_constant)
         self._depth = 0
         self._values_left = MAX_VALUES
-        self._parse_object: Callable[..., tuple[Any, int]] = json.decoder.JSONObject  # type: ignore[attr-defined]
-        self._parse_array: Callable[..., tuple[Any, int]] = json.decoder.JSONArray  # type: ignore[attr-defined]
+        self._parse_object: Callable[..., tuple[Any, int]] = json.decoder.JSONObject  # type: ignore[attr-defined]  # json's own reader, which its stubs leave out
+        self._parse_array: Callable[..., tuple[Any, int]] = json.decoder.JSONArray  # type: ignore[attr-defined]  # as above
         self.parse_object = self._object_one_deeper
         self.parse_array = self._array_one_deeper
-        self.scan_once = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]
+        self.scan_once = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]  # as above: the scanner that asks the two readers set above
 
     def _object_one_deeper(self, position: tuple[str, int], strict: bool, scan: _Scan, *rest: Any) -> tuple[Any, int]:
         self._enter()

@@ -19,7 +19,7 @@ def test_everybody_has_one_turn_a_round_and_nobody_is_always_first() -> None:
     order: list[str] = []
 
     def contestant(name: str) -> Contestant:
-        return Contestant(name, lambda: float(len(order.append(name) or order)))  # type: ignore[func-returns-value]  # a one-liner
+        return Contestant(name, lambda: float(len(order.append(name) or order)))
 
     names = ["a", "b", "c"]
     found = interleaved([contestant(name) for name in names], rounds=6, warm_up=0)
@@ -32,7 +32,7 @@ def test_everybody_has_one_turn_a_round_and_nobody_is_always_first() -> None:
 
 def test_warm_up_rounds_are_not_counted() -> None:
     calls: list[float] = []
-    found = interleaved([Contestant("a", lambda: float(len(calls.append(0.0) or calls)))], rounds=2, warm_up=3)  # type: ignore[func-returns-value]  # as above
+    found = interleaved([Contestant("a", lambda: float(len(calls.append(0.0) or calls)))], rounds=2, warm_up=3)
     assert found["a"].seconds == (4.0, 5.0)
 
 
@@ -71,7 +71,7 @@ def test_a_verdict_is_by_the_median_and_says_when_only_the_best_round_holds(
     ours: tuple[float, ...], reference: tuple[float, ...], target: object, verdict: Verdict
 ) -> None:
     figure = Figure(
-        key="k", title="t", unit=MILLISECONDS, ours=samples(*ours), reference=samples(*reference), target=target  # type: ignore[arg-type]
+        key="k", title="t", unit=MILLISECONDS, ours=samples(*ours), reference=samples(*reference), target=target  # type: ignore[arg-type]  # a target of either kind
     )  # fmt: skip
     assert figure.verdict is verdict
 

@@ -150,7 +150,7 @@ def test_no_git_directory_is_put_together(host: Path) -> None:
             broker.write_file("m/refs/x", "x")
             for piece in order[:-1]:
                 pieces[piece](broker)
-            refused(lambda order=order, broker=broker: pieces[order[-1]](broker))  # type: ignore[misc]  # a lambda with defaults has no type
+            refused(lambda order=order, broker=broker: pieces[order[-1]](broker))
             broker.remove_path("n", recursive=True)
             broker.remove_path("m", recursive=True)
 

@@ -37,7 +37,7 @@ def test_answers_find_their_requests_in_any_order_and_byte_by_byte() -> None:
     stream += line(id=sent_first["id"], ok=True, result=STAT)
     for byte in stream:
         talk.receive(bytes([byte]))
-    assert first.result().path == "a"  # type: ignore[attr-defined]
+    assert first.result().path == "a"  # type: ignore[attr-defined]  # it was a StatPath
     with pytest.raises(PathNotFound, match="gone"):
         second.result()
     assert talk.waiting == []

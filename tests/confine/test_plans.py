@@ -22,7 +22,7 @@ NO_NAMESPACES = attrs.evolve(CAPABLE, user_namespaces=errno.ENOSPC, own_proc=err
 LOCKED = FileView(workspace="/srv/work", writable=False, runtime_paths=("/opt/tool/bin/tool", "/opt/venv", "/usr/bin/python3"))
 UNLOCKED = attrs.evolve(LOCKED, writable=True)
 STRICT = Confinement.strict()
-DEGRADABLE = Confinement(protections=Protections(**dict.fromkeys(PROTECTIONS, "degradable")))  # type: ignore[arg-type]
+DEGRADABLE = Confinement(protections=Protections(**dict.fromkeys(PROTECTIONS, "degradable")))  # type: ignore[arg-type]  # the word is a mode
 PORTS = Confinement(network="ports", connect_ports=(443,), bind_ports=(8080,))
 
 CASES: dict[str, tuple[LaunchMode, Support, Confinement, FileView]] = {
@@ -105,7 +105,7 @@ def test_a_strict_protection_that_is_not_active_is_refused_by_name() -> None:
     ],
 )
 def test_no_state_claims_more_than_its_means(support: Support, confinement: dict[str, str], protection: str, state: str) -> None:
-    protections = attrs.evolve(DEGRADABLE.protections, **confinement)  # type: ignore[arg-type]
+    protections = attrs.evolve(DEGRADABLE.protections, **confinement)  # type: ignore[arg-type]  # names and modes from the table
     found = compile_plan("auto", support, attrs.evolve(DEGRADABLE, protections=protections), LOCKED).applied
     assert {each.protection: each.state for each in found}[protection] == state
 

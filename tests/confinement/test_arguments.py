@@ -89,7 +89,7 @@ def test_unknown_tools_are_refused_or_allowed_as_the_policy_says(workspace: Path
     tool.write_text("#!/bin/sh\necho ran\n")
     tool.chmod(0o755)
     for word, allowed in (("deny", False), ("allow", True)):
-        rules = ArgumentPolicy(mode="enforce", unknown_tools=word)  # type: ignore[arg-type]
+        rules = ArgumentPolicy(mode="enforce", unknown_tools=word)  # type: ignore[arg-type]  # one of the two words
         with ExecutionBroker(policy(workspace, argument_rules=rules, allowed_executables=(str(tool),))) as broker:
             broker.unlock_writes(TOKEN)
             assert broker.explain(["own-tool", "--anything"]).allowed is allowed

@@ -16,7 +16,7 @@ from tests.confinement.places import confined, in_modes, states
 
 pytestmark = pytest.mark.requires_ability("linux")
 
-DEGRADABLE = Confinement(protections=Protections(**dict.fromkeys(PROTECTIONS, "degradable")))  # type: ignore[arg-type]
+DEGRADABLE = Confinement(protections=Protections(**dict.fromkeys(PROTECTIONS, "degradable")))  # type: ignore[arg-type]  # the word is a mode
 
 
 def without(name: str) -> Callable[[Plan], Plan]:
@@ -76,7 +76,7 @@ def test_what_is_announced_and_does_not_hold_is_found_out(
         told = {each.protection: each for each in broker.execute_command(("true",)).confinement}
     assert (told[protection].state, told[protection].means != "") == ("degraded", True)
     assert told[protection].reason.startswith("announced, but the canary got through: ")
-    strict = attrs.evolve(DEGRADABLE, protections=attrs.evolve(DEGRADABLE.protections, **{protection: "strict"}))  # type: ignore[arg-type]
+    strict = attrs.evolve(DEGRADABLE, protections=attrs.evolve(DEGRADABLE.protections, **{protection: "strict"}))  # type: ignore[arg-type]  # a name from the table
     with confined(workspace, mode, confinement=strict) as broker, pytest.raises(ConfinementUnavailable) as caught:
         broker.execute_command(("true",))
     assert caught.value.protection == protection
@@ -96,5 +96,5 @@ def test_the_canary_is_stopped_everywhere_it_matters(mode: str, workspace: Path)
 @pytest.mark.parametrize("network", ["full", "ports"])
 @in_modes()
 def test_what_the_policy_opens_is_no_way_out(mode: str, network: str, workspace: Path) -> None:
-    with confined(workspace, mode, confinement=Confinement(network=network)) as broker:  # type: ignore[arg-type]
+    with confined(workspace, mode, confinement=Confinement(network=network)) as broker:  # type: ignore[arg-type]  # a word from the table
         assert states(broker)["network"] == "active"

@@ -35,7 +35,7 @@ def told(result: CommandResult) -> Told:
 
 
 def python(broker: ExecutionBroker, text: str, *arguments: object, **more: object) -> CommandResult:
-    return broker.execute_command(("python3", "-c", text, *map(str, arguments)), **more)  # type: ignore[arg-type]
+    return broker.execute_command(("python3", "-c", text, *map(str, arguments)), **more)  # type: ignore[arg-type]  # arguments of a call, passed on as given
 
 
 @pytest.fixture

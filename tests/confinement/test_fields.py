@@ -48,7 +48,7 @@ def test_every_field_has_its_test_and_the_page_lists_them() -> None:
 
 def without(protection: str) -> Confinement:
     """Strict confinement but for one protection: the control, under which the same attempt succeeds."""
-    return Confinement(protections=Protections(**{protection: "off"}))  # type: ignore[arg-type]
+    return Confinement(protections=Protections(**{protection: "off"}))  # type: ignore[arg-type]  # a protection's name
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_host_sockets_is_enforced(mode: str, workspace: Path, tmp_path: Path) ->
         (tmp_path / "s").chmod(0o777)
         attempts = (repr(str(tmp_path / "s")), repr(name))
         for network in ("off", "full"):
-            with confined(workspace, mode, confinement=Confinement(network=network)) as broker:  # type: ignore[arg-type]
+            with confined(workspace, mode, confinement=Confinement(network=network)) as broker:
                 for address in attempts:
                     text = f"from socket import *; socket(AF_UNIX).connect({address})"
                     assert not broker.execute_command(("python3", "-c", text)).success
@@ -235,7 +235,7 @@ def test_observe_is_enforced(mode: str, workspace: Path, outside: Path) -> None:
     attempt = ("sh", "-c", f"echo x > /usr/x; cat {outside}")
     words = {"off": [], "changes": ["host_writes"], "reads": ["host_writes", "host_reads"]}
     for word, expected in words.items():
-        with confined(workspace, mode, confinement=Confinement(observe=word)) as broker:  # type: ignore[arg-type]
+        with confined(workspace, mode, confinement=Confinement(observe=word)) as broker:  # type: ignore[arg-type]  # a word from the table
             assert [each.protection for each in broker.execute_command(attempt).denials] == expected, word
 
 
@@ -247,7 +247,7 @@ PLANT = ("sh", "-c", "mkdir -p new; echo x > new/.envrc")
 )
 @in_modes()
 def test_planted_files_is_enforced(mode: str, word: str, stays: bool, success: bool, workspace: Path) -> None:
-    with confined(workspace, mode, unlocked=True, confinement=Confinement(planted_files=word)) as broker:  # type: ignore[arg-type]
+    with confined(workspace, mode, unlocked=True, confinement=Confinement(planted_files=word)) as broker:  # type: ignore[arg-type]  # a word from the table
         result = broker.execute_command(PLANT)
         wire = broker.handle({"action": "execute_command", "command": ["true"]})
     assert (result.exit_code, result.success) == (0, success)

@@ -89,12 +89,12 @@ def answers(host: str, workspace: Path, *protections: Protections, **more: Any) 
     return found
 
 
-EVERYTHING_DEGRADABLE = Protections(**dict.fromkeys(PROTECTIONS, "degradable"))  # type: ignore[arg-type]
+EVERYTHING_DEGRADABLE = Protections(**dict.fromkeys(PROTECTIONS, "degradable"))  # type: ignore[arg-type]  # the word is a mode
 
 
 def only(protection: str, mode: str) -> Protections:
     """Everything degradable but one."""
-    return attrs.evolve(EVERYTHING_DEGRADABLE, **{protection: mode})  # type: ignore[arg-type]
+    return attrs.evolve(EVERYTHING_DEGRADABLE, **{protection: mode})  # type: ignore[arg-type]  # a protection's name
 
 
 WEAKER: dict[str, dict[str, str]] = {
@@ -130,7 +130,7 @@ def test_strict_refuses_and_names_what_is_missing(host: str, protection: str, wo
 @pytest.mark.parametrize("host", HOSTS)
 def test_what_does_not_stand_on_it_stays_strict(host: str, workspace: Path) -> None:
     kept = {name: "degradable" if name in WEAKER[host] else "strict" for name in PROTECTIONS}
-    (answer,) = answers(host, workspace, Protections(**{**kept, "resources": "degradable"}))  # type: ignore[arg-type]
+    (answer,) = answers(host, workspace, Protections(**{**kept, "resources": "degradable"}))  # type: ignore[arg-type]  # names and modes
     assert answer.get("exit_code") == 0, answer
 
 

@@ -286,7 +286,7 @@ def test_every_world_of_a_model_checker_has_a_decision() -> None:
 def test_facts_and_decisions_are_frozen() -> None:
     for value in (ObserveFacts(), write("a"), command(), decide(POLICY, False, False, command())):
         with pytest.raises(attrs.exceptions.FrozenInstanceError):
-            value.allowed = True  # type: ignore[misc, union-attr]
+            value.allowed = True
 
 
 def test_a_decision_is_cheap() -> None:

@@ -125,7 +125,7 @@ def test_a_refusal_says_what_to_do(text: str, advice: str) -> None:
 @pytest.mark.parametrize("text", [b"a", None, 3, ["a"]])
 def test_only_text_is_a_path(text: object) -> None:
     with pytest.raises(TypeError):
-        WorkspacePath.parse(text)  # type: ignore[arg-type]
+        WorkspacePath.parse(text)  # type: ignore[arg-type]  # no text: it must be refused
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "a/b", "a\0"])

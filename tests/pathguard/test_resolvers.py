@@ -267,7 +267,7 @@ def test_the_reduced_form_is_used_only_without_handles_and_says_so(workspace: Pa
             _ = held.fd
     for options in ({"resolver": "openat2"}, {"no_xdev": True}):
         with pytest.raises(ConfinementUnavailable):
-            Workspace.open(workspace, **options)  # type: ignore[arg-type]
+            Workspace.open(workspace, **options)
 
 
 def test_an_unknown_resolver_is_an_error_and_leaks_nothing(workspace: Path) -> None:

@@ -92,7 +92,7 @@ def test_files_with_two_names_are_read_unless_privacy_is_asked_for(held: Workspa
     assert held.read(posix("f")).data == b"x"
     for act in (held.read, held.open_file):
         with pytest.raises(PathDenied) as refusal:
-            act(posix("f"), trust="private")  # type: ignore[operator]
+            act(posix("f"), trust="private")
         assert refusal.value.reason == "hard-link"
         assert "file_trust" in str(refusal.value)
 
@@ -145,7 +145,7 @@ def test_a_refused_write_leaves_no_directories_behind(
     held: Workspace, workspace: Path, text: str, options: dict[str, str], reason: str
 ) -> None:
     with pytest.raises((PathDenied, PathError)) as refusal:
-        held.write_replace(posix(text), b"x", **options)  # type: ignore[arg-type]
+        held.write_replace(posix(text), b"x", **options)  # type: ignore[arg-type]  # options from the table
     assert getattr(refusal.value, "reason", None) == reason
     assert os.listdir(workspace) == []
 

@@ -69,7 +69,7 @@ def test_iterating_meets_everything_once_in_order_and_no_link_is_entered(held: W
 def test_iterating_is_bounded_and_says_what_it_left_out(
     held: Workspace, tree: Path, bounds: dict[str, int], expected: int
 ) -> None:
-    walk = held.iterate(**bounds)  # type: ignore[arg-type]
+    walk = held.iterate(**bounds)  # type: ignore[arg-type]  # bounds from the table
     assert len(seen(walk)) == expected
     assert walk.truncated
     with pytest.raises(ValueError, match="at least 1"):

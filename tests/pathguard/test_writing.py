@@ -64,7 +64,7 @@ def test_a_write_with_a_condition_happens_only_on_the_expected_content(held: Wor
     assert written.previous_sha256 == digest(b"one")
     with pytest.raises(Conflict) as refusal:
         held.write_replace(at("f"), b"three", expected_sha256=digest(b"one"))
-    assert (refusal.value.reason, refusal.value.actual_sha256) == ("changed", digest(b"two"))  # type: ignore[attr-defined]
+    assert (refusal.value.reason, refusal.value.actual_sha256) == ("changed", digest(b"two"))  # type: ignore[attr-defined]  # a Conflict of this kind has both
     assert (workspace / "f").read_bytes() == b"two"
     with pytest.raises(PathNotFound):
         held.write_replace(at("x/f"), b"three", expected_sha256=digest(b"one"))
@@ -116,9 +116,9 @@ def test_in_place_forms_keep_the_inode_and_create_only_when_asked(held: Workspac
     (workspace / "l").symlink_to("nope")
     for act in (held.write_inplace, held.append):
         with pytest.raises(PathDenied, match="symlink"):
-            act(at("l"), b"x", create=True)  # type: ignore[operator]
+            act(at("l"), b"x", create=True)
         with pytest.raises(PathIsDirectory):
-            act(at("f/"), b"x", create=True)  # type: ignore[operator]
+            act(at("f/"), b"x", create=True)
     assert not (workspace / "nope").exists()
 
 

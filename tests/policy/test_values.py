@@ -275,14 +275,14 @@ def test_a_good_value_takes_its_one_form(kind: type, field: str, value: Any, bec
 
 
 def test_subclasses_of_str_are_not_kept(workspace: Path) -> None:
-    policy = BrokerPolicy(workspace=workspace, allowed_executables=(Word("git"),), launch=Word("plain"))  # type: ignore[arg-type]
+    policy = BrokerPolicy(workspace=workspace, allowed_executables=(Word("git"),), launch=Word("plain"))  # type: ignore[arg-type]  # a subclass of str, on purpose
     assert type(policy.allowed_executables[0]) is str
     assert type(policy.launch) is str
 
 
 def test_every_fault_is_listed_at_once(workspace: Path) -> None:
     with pytest.raises(PolicyError) as caught:
-        BrokerPolicy(workspace=workspace / "gone", allowed_executables=["a/b", ""], max_output_bytes=0, launch="x")  # type: ignore[arg-type]
+        BrokerPolicy(workspace=workspace / "gone", allowed_executables=["a/b", ""], max_output_bytes=0, launch="x")  # type: ignore[arg-type]  # wrong on purpose
     assert [path for path, _ in caught.value.faults] == [
         "workspace",
         "allowed_executables[0]",
@@ -398,16 +398,16 @@ def test_rules_that_commands_could_rewrite_are_refused(workspace: Path, tmp_path
 
 def test_a_policy_cannot_change(workspace: Path) -> None:
     variables, names = {"A": "1"}, ["TERM"]
-    policy = BrokerPolicy(workspace=workspace, environment=EnvironmentPolicy(set=variables, inherit=names))  # type: ignore[arg-type]
+    policy = BrokerPolicy(workspace=workspace, environment=EnvironmentPolicy(set=variables, inherit=names))
     before = policy.digest
     variables["LD_PRELOAD"] = "/x.so"
     names.append("LD_PRELOAD")
     assert policy.environment.set == {"A": "1"}
     assert policy.environment.inherit == ("TERM",)
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        policy.launch = "plain"  # type: ignore[misc]
+        policy.launch = "plain"
     with pytest.raises(TypeError):
-        policy.environment.set["B"] = "2"  # type: ignore[index]
+        policy.environment.set["B"] = "2"  # type: ignore[index]  # it must fail
     assert attrs.evolve(policy).digest == before
 
 

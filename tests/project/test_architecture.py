@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -70,6 +71,20 @@ def test_the_launcher_program_looks_for_no_codec() -> None:
 def test_no_process_is_started_in_a_way_that_touches_the_host_or_a_shell(word: str) -> None:
     calls = [node for path in MODULES for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
     assert [ast.unparse(call) for call in calls for keyword in call.keywords if keyword.arg == word] == []
+
+
+IGNORE = re.compile(r"# *(?:type: *ignore|noqa|ruff: *noqa|mypy: *ignore|pyright: *ignore)")
+WITH_ITS_REASON = re.compile(r"# type: ignore\[[a-z, -]+\]  # \S.*|# noqa: [A-Z0-9, ]+  # \S.*|# ruff: noqa: [A-Z0-9, ]+ - \S.*")
+
+
+def test_every_line_that_a_checker_is_told_to_ignore_says_which_rule_and_why() -> None:
+    places = [PACKAGE, *(PROJECT / name for name in ("tests", "benchmarks", "examples", "tools"))]
+    found = [path for place in places for path in place.rglob("*.py")]
+    files = [path for path in found if not any(part.startswith(".") for part in path.relative_to(PROJECT).parts)]
+    lines = [(path, line) for path in files if path != Path(__file__) for line in path.read_text().splitlines()]
+    ignoring = [(path, line[found.start() :]) for path, line in lines if (found := IGNORE.search(line))]
+    assert len(ignoring) > 20
+    assert [f"{path}: {text}" for path, text in ignoring if not WITH_ITS_REASON.fullmatch(text)] == []
 
 
 def test_no_room_is_called_by_a_word_that_says_nothing() -> None:

@@ -93,7 +93,7 @@ def test_a_plain_command_that_stops_or_kills_its_own_launcher_gains_nothing(runn
         marker = hosts.unique_sleep()
         outcome = runner.run(shell(f"(setsid sleep {marker} &); kill -{number} $PPID; exec sleep {marker}", timeout_seconds=30))
         assert (outcome.ended_by, outcome.duration_seconds < 5) == (EndedBy.BROKER_LOST, True)
-        assert until(lambda marker=marker: not hosts.alive_with(marker), 3)  # type: ignore[misc]  # the default binds it now
+        assert until(lambda marker=marker: not hosts.alive_with(marker), 3)
         assert until(lambda: ending(runner.run(shell("exit 4"))) == ("exited", 4, None), 5)
 
 
