@@ -79,8 +79,8 @@ WITH_ITS_REASON = re.compile(r"# type: ignore\[[a-z, -]+\]  # \S.*|# noqa: [A-Z0
 
 def test_every_line_that_a_checker_is_told_to_ignore_says_which_rule_and_why() -> None:
     places = [PACKAGE, *(PROJECT / name for name in ("tests", "benchmarks", "examples", "tools"))]
-    found = [path for place in places for path in place.rglob("*.py")]
-    files = [path for path in found if not any(part.startswith(".") for part in path.relative_to(PROJECT).parts)]
+    modules = [path for place in places for path in place.rglob("*.py")]
+    files = [path for path in modules if not any(part.startswith(".") for part in path.relative_to(PROJECT).parts)]
     lines = [(path, line) for path in files if path != Path(__file__) for line in path.read_text().splitlines()]
     ignoring = [(path, line[found.start() :]) for path, line in lines if (found := IGNORE.search(line))]
     assert len(ignoring) > 20

@@ -1,0 +1,117 @@
+"""File requests, asked of every door: what is written, read, edited, listed, moved and found."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fable_exec import Conflict, InvalidRequest, PathExists, PathNotFound
+
+SECRET_BYTES = bytes(range(256)) + "ä€😀".encode()
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def test_what_is_written_is_read_back_to_the_byte(door: Any, workspace: Path) -> None:
+    written = door.write_file("sub/dir/data.bin", SECRET_BYTES)
+    assert (written.path, written.created, written.total_bytes) == ("sub/dir/data.bin", True, len(SECRET_BYTES))
+    found = door.inspect_files("./sub//dir/data.bin")
+    assert (found.data, found.path, found.truncated) == (SECRET_BYTES, "sub/dir/data.bin", False)
+    assert found.content_hash == written.content_hash == sha256(SECRET_BYTES)
+    assert (workspace / "sub/dir/data.bin").read_bytes() == SECRET_BYTES
+    assert (workspace / "sub").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_read_is_cut_at_max_bytes_and_says_so(door: Any) -> None:
+    door.write_file("a", "0123456789")
+    found = door.inspect_files("a", 4)
+    assert (found.data, found.truncated, found.total_bytes, found.content_hash) == (b"0123", True, 10, sha256(b"0123"))
+    assert door.inspect_files("a", 10).truncated is False
+    assert door.inspect_files("a", 10**9).data == b"0123456789"
+    with pytest.raises(InvalidRequest):
+        door.inspect_files("a", 0)
+
+
+def test_a_write_under_a_hash_is_refused_when_the_file_has_changed(door: Any, workspace: Path) -> None:
+    first = door.write_file("a", "one").content_hash
+    second = door.write_file("a", "two", expected_hash=first).content_hash
+    for refused in (
+        lambda: door.write_file("a", "three", expected_hash=first),
+        lambda: door.append("a", "three", expected_hash=first),
+        lambda: door.edit_file("a", "two", "three", expected_hash=first),
+    ):
+        with pytest.raises(Conflict):
+            refused()
+    assert (workspace / "a").read_text() == "two"
+    assert door.append("a", "!", expected_hash=second).total_bytes == 4
+    assert (workspace / "a").read_text() == "two!"
+
+
+def test_an_edit_needs_exactly_one_place(door: Any, workspace: Path) -> None:
+    for content, old in (("abc", "x"), ("abab", "ab"), ("aaa", "aa")):
+        door.write_file("a", content)
+        with pytest.raises(Conflict):
+            door.edit_file("a", old, "new")
+        assert (workspace / "a").read_text() == content
+
+
+def test_an_edit_replaces_the_place_and_keeps_the_mode(door: Any, workspace: Path) -> None:
+    door.write_file("run.sh", "echo old\n")
+    (workspace / "run.sh").chmod(0o750)
+    edited = door.edit_file("run.sh", "old", "new")
+    assert (workspace / "run.sh").read_text() == "echo new\n"
+    assert edited.content_hash == sha256(b"echo new\n")
+    assert (workspace / "run.sh").stat().st_mode & 0o777 == 0o750
+    with pytest.raises(InvalidRequest):
+        door.edit_file("run.sh", "", "x")
+
+
+def test_names_are_listed_described_moved_and_removed(door: Any, workspace: Path) -> None:
+    assert door.make_directory("d/e").created
+    assert not door.make_directory("d/e").created
+    assert door.append("d/log", "1").created
+    assert door.append("d/log", "2").total_bytes == 2
+    (workspace / "d/link").symlink_to("/etc/passwd")
+    listed = door.list_directory("d")
+    assert [(entry.name, entry.kind, entry.size_bytes) for entry in listed.entries] == [
+        ("e", "directory", None),
+        ("link", "symlink", None),
+        ("log", "file", 2),
+    ]
+    assert door.list_directory("d", max_entries=1).truncated
+    assert door.stat_path("d/link").kind == "symlink"
+    with pytest.raises(PathExists):
+        door.move_path("d/log", "d/e")
+    moved = door.move_path("d/log", "d/renamed")
+    assert (moved.source, moved.destination, moved.replaced) == ("d/log", "d/renamed", False)
+    door.write_file("other", "x")
+    assert door.move_path("other", "d/renamed", replace=True).replaced
+    assert door.remove_path("d/link").removed == 1
+    with pytest.raises(Exception, match="not empty"):
+        door.remove_path("d")
+    assert door.remove_path("d", recursive=True).removed == 3
+    assert list(workspace.iterdir()) == []
+
+
+def test_a_search_finds_lines_and_counts_what_it_left_out(door: Any, workspace: Path) -> None:
+    door.write_file("a.py", "one\nNeedle here\nneedle\n")
+    door.write_file("b.txt", "needle")
+    door.write_file("c.bin", b"\0needle")
+    found = door.search_files("needle")
+    assert [(match.path, match.line, match.column, match.text) for match in found.matches] == [
+        ("a.py", 3, 1, "needle"),
+        ("b.txt", 1, 1, "needle"),
+    ]
+    assert (found.files_searched, found.files_skipped, found.truncated) == (2, 1, False)
+    assert len(door.search_files("needle", name_pattern="*.py", ignore_case=True).matches) == 2
+    assert door.search_files("needle", max_matches=1).truncated
+    for query, pattern in (("a\nneedle", None), ("\n", None), ("a\0b", None), ("needle", "src/*.py"), ("needle", "a\0")):
+        with pytest.raises(InvalidRequest, match=r"never match|NUL"):
+            door.search_files(query, name_pattern=pattern)
+    with pytest.raises(PathNotFound):
+        door.search_files("needle", "nowhere")
