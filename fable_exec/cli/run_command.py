@@ -124,7 +124,7 @@ def _as_typed(given: Mapping[str, str | float | None]) -> Iterator[None]:
     try:
         yield
     except (PathDenied, PathError) as error:
-        if given["cwd"] is None or error.reason == "workspace-gone":
+        if given["cwd"] is None or error.reason in ("workspace-gone", "workspace-moved"):
             raise
         raise error.reworded(f"--cwd{str(error).removeprefix('path')}") from None  # the one path of a run
     except InvalidRequest as error:

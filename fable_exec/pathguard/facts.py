@@ -21,6 +21,8 @@ __all__ = ["FACT_REASONS", "fact", "fact_of", "translated"]
 _SENTENCES = {
     "not-found": "nothing has that name",
     "workspace-gone": "the workspace itself was removed while it was in use; make a broker over another one",
+    "workspace-moved": "the workspace does not stand at its path any more: it was renamed, or something else was put there;"
+    " rename it back, or make a broker over its new path",
     "exists": "the name is taken; choose another, or ask for a replacement",
     "is-directory": "it is a directory, or was named as one; name a file",
     "not-a-directory": "something on the way, or the thing itself, is not a directory",
@@ -41,6 +43,7 @@ _SENTENCES = {
 _CLASSES: dict[str, type[PathError]] = {
     "not-found": PathNotFound,
     "workspace-gone": PathNotFound,
+    "workspace-moved": PathNotFound,
     "exists": PathExists,
     "is-directory": PathIsDirectory,
     "not-a-directory": PathNotDirectory,
@@ -69,9 +72,12 @@ _REASON_OF_ERRNO = {
 }
 
 # The errno that goes with a reason that was found by looking and not told by the kernel.
-_ERRNO_OF_REASON = {"unstable": errno.EAGAIN, "io": errno.EIO, "workspace-gone": errno.ENOENT} | {
-    reason: number for number, reason in reversed(_REASON_OF_ERRNO.items())
-}
+_ERRNO_OF_REASON = {
+    "unstable": errno.EAGAIN,
+    "io": errno.EIO,
+    "workspace-gone": errno.ENOENT,
+    "workspace-moved": errno.ENOENT,
+} | {reason: number for number, reason in reversed(_REASON_OF_ERRNO.items())}
 
 FACT_REASONS = tuple(_SENTENCES)
 """Every reason word of a PathError."""

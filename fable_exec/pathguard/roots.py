@@ -41,6 +41,7 @@ class Root:
             raise
         self.identity = (status.st_dev, status.st_ino)
         self.path = _path_now(self.directory) or os.path.abspath(text)
+        self._given_path = os.path.abspath(text)
         self._lock = threading.RLock()  # garbage may be collected in the midst, and a broker end with it
         self._users = 0
         self.closed = False
@@ -54,6 +55,27 @@ class Root:
             idle = self._users == 0
         if idle:
             self.directory.close()
+
+    def check(self) -> None:
+        """Raise PathNotFound if the directory was removed (workspace-gone), or has left its path (workspace-moved)."""
+        with self._lock:
+            if self.closed:
+                raise ValueError("the workspace is closed")
+            removed = self.directory.is_removed()
+        if removed:
+            raise fact("workspace-gone", ".")
+        if self._is_elsewhere():
+            raise fact("workspace-moved", ".")
+
+    def _is_elsewhere(self) -> bool:
+        """Whether the path that was given leads to nothing, or to another directory, by now. Where it cannot be told: no."""
+        try:
+            there = os.stat(self._given_path)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:
+            return False
+        return (there.st_dev, there.st_ino) != self.identity
 
     @contextlib.contextmanager
     def lent(self, path: WorkspacePath) -> Iterator[Directory]:

@@ -99,9 +99,11 @@ class Workspace:
     # Looking
 
     def check(self) -> None:
-        """Raise PathNotFound (workspace-gone) if the directory was removed, whatever has its name now."""
-        with self._root.lent(ROOT):
-            pass
+        """Raise PathNotFound if the directory was removed (workspace-gone), or has left its path (workspace-moved).
+
+        Every other operation goes on in a directory that was renamed.
+        """
+        self._root.check()
 
     def stat(self, path: WorkspacePath) -> Entry:
         """What the name stands for; a link is described itself and never followed."""

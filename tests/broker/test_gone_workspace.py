@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fable_exec import PathNotFound
+from fable_exec import Confinement, PathNotFound
 from fable_exec.errors import FableExecError
 from fable_exec.pathguard import Workspace, WorkspacePath, trees
 from fable_exec.pathguard.directories import HeldDirectory
+from tests.confinement.places import in_modes
+from tests.doors import opened, policy_for
 
 ASK: dict[str, Callable[[Any], object]] = {
     "list": lambda door: door.list_directory(),
@@ -40,10 +43,57 @@ def test_every_request_for_files_says_that_the_workspace_is_gone(door: Any, work
         assert [each.name for each in workspace.iterdir()] == ["file"]
 
 
-def test_a_workspace_that_was_renamed_is_still_the_workspace(door: Any, workspace: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("replaced", [False, True], ids=["renamed", "replaced"])
+@in_modes("slots", "plain")
+@pytest.mark.parametrize("confinement", ["strict", "off"])
+@pytest.mark.parametrize("used", [False, True], ids=["fresh", "used"])
+def test_a_workspace_that_was_renamed_is_said_to_be_so_until_it_is_back(
+    workspace: Path, tmp_path: Path, mode: Any, confinement: Any, replaced: bool, used: bool
+) -> None:
     (workspace / "file").write_text("text")
+    (workspace / "file").chmod(0o600)
+    (workspace / "sub").mkdir()
+    policy = policy_for(workspace, launch=mode, confinement=Confinement.named(confinement))
+    with opened("in_process", policy, unlocked=True) as door:
+        if used:
+            assert door.execute_command(["true"]).success
+        workspace.rename(tmp_path / "elsewhere")
+        if replaced:
+            workspace.mkdir()
+        asks: list[Callable[[], object]] = [partial(ask, door) for ask in ASK.values()]
+        asks += [lambda: door.execute_command(["true"]), lambda: door.execute_command(["true"], "sub")]
+        for ask in asks:
+            with pytest.raises(PathNotFound) as caught:
+                ask()
+            assert caught.value.reason == "workspace-moved"
+            assert "rename it back" in str(caught.value)
+        assert sorted(each.name for each in (tmp_path / "elsewhere").iterdir()) == ["file", "sub"]
+        if replaced:
+            workspace.rmdir()
+        (tmp_path / "elsewhere").rename(workspace)
+        assert door.inspect_files("file").content == "text"
+        assert door.execute_command(["true"], "sub").success
+
+
+def test_every_door_says_that_the_workspace_was_renamed_and_keeps_what_runs(door: Any, workspace: Path, tmp_path: Path) -> None:
+    name = door.start_background(["cat"], keep_stdin_open=True).handle
     workspace.rename(tmp_path / "elsewhere")
-    assert [entry.name for entry in door.list_directory().entries] == ["file"]
+    for ask in (*ASK.values(), lambda door: door.execute_command(["true"])):
+        with pytest.raises(PathNotFound, match="workspace-moved"):
+            ask(door)
+    door.write_stdin(name, "said\n", close=True)
+    while (read := door.read_command(name, 10.0)).running:
+        pass
+    assert read.result.stdout == "said\n"
+    assert door.list_commands().commands and door.probe().workspace == str(workspace)
+
+
+def test_pathguard_itself_goes_on_in_a_directory_that_was_renamed(workspace: Path, tmp_path: Path) -> None:
+    (workspace / "file").write_text("text")
+    with Workspace.open(str(workspace)) as held:
+        workspace.rename(tmp_path / "elsewhere")
+        workspace.mkdir()
+        assert [entry.name for entry in held.list().entries] == ["file"]
 
 
 def test_a_directory_that_goes_while_it_is_listed_is_not_taken_for_empty(workspace: Path) -> None:
