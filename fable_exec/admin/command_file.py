@@ -7,13 +7,13 @@ own, with one link, for nobody else, and outside the workspace. Write it under a
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from fable_exec.admin.control import MAX_LINE_BYTES, AdminControl, complain
 from fable_exec.errors import PolicyError
+from fable_exec.privatefiles import fault_of
 
 __all__ = ["LOOK_SECONDS", "CommandFileChannel"]
 
@@ -121,12 +121,9 @@ def _identity(status: os.stat_result) -> _Identity:
 
 
 def _fault_of(status: os.stat_result) -> str:
-    if not stat.S_ISREG(status.st_mode):
-        return "it is not a regular file"
-    if status.st_uid != os.geteuid():
-        return "it belongs to another user"
-    if status.st_nlink != 1:
-        return "it has more than one name"
+    fault = fault_of(status)
+    if fault is not None:
+        return fault.value
     if status.st_mode & 0o177:
         return "its mode must be 0600"
     if status.st_size > MAX_LINE_BYTES:

@@ -9,10 +9,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import stat
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -22,6 +20,7 @@ import attrs
 
 from fable_exec.audit.lines import GAP, AuditHead, BadLine, encode_line, parse_line
 from fable_exec.errors import AuditUnavailable
+from fable_exec.privatefiles import Fault, fault_of, lock_within
 
 if sys.platform != "win32":
     import fcntl
@@ -157,25 +156,20 @@ def open_writer(target: str | Path | int) -> Writer:
     except (OSError, ValueError) as error:
         raise unusable(target, error) from error
     status = os.fstat(fd)
-    fault = _fault_of(status, must_be_linked=not isinstance(target, int))
-    if fault:
+    fault = fault_of(status)
+    if fault is not None:
         os.close(fd)
-        raise unusable(target, PermissionError(errno.EPERM, fault))
+        raise unusable(target, PermissionError(errno.EPERM, fault.value + _WHAT_TO_DO.get(fault, "")))
     if status.st_mode & 0o600 != 0o600:
         os.fchmod(fd, 0o600)  # made just now, and the host's umask took even our own rights
     return Writer(fd, os.getpid(), must_be_linked=not isinstance(target, int))
 
 
-def _fault_of(status: os.stat_result, *, must_be_linked: bool) -> str:
-    if not stat.S_ISREG(status.st_mode):
-        return "it is not a regular file; name another one"
-    if status.st_uid != os.geteuid():
-        return "it belongs to another user; name another one, or start as that user"
-    if status.st_nlink > 1 or (must_be_linked and status.st_nlink != 1):
-        return "it has more than one link; name another one"
-    if status.st_mode & 0o077:
-        return "others may open it; its mode must be 0600"
-    return ""
+_WHAT_TO_DO = {
+    Fault.NOT_REGULAR: "; name another one",
+    Fault.NOT_OWN: "; name another one, or start as that user",
+    Fault.LINKED: "; name another one",
+}
 
 
 @contextmanager
@@ -183,25 +177,12 @@ def locked(fd: int) -> Iterator[None]:
     """Hold the file against other writers. Raises OSError when it cannot be had within _LOCK_SECONDS."""
     if fd < 0:
         raise OSError(errno.EBADF, "the audit log is closed")
-    _lock(fd)
+    if not lock_within(fd, _LOCK_SECONDS):
+        raise OSError(errno.ETIMEDOUT, "another process holds the audit log locked")
     try:
         yield
     finally:
         fcntl.flock(fd, fcntl.LOCK_UN)
-
-
-def _lock(fd: int) -> None:
-    deadline = 0.0
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            now = time.monotonic()
-            deadline = deadline or now + _LOCK_SECONDS
-            if now >= deadline:
-                raise OSError(errno.ETIMEDOUT, "another process holds the audit log locked") from None
-            time.sleep(0.0005)
 
 
 def unavailable(error: Exception) -> AuditUnavailable:
