@@ -282,7 +282,10 @@ class ExecutionBroker(BlockingCalls):
         return found
 
     def _probed(self, writes_enabled: bool) -> ProbeResult:
+        from fable_exec.broker.surroundings import notes_on_git  # reads git's files as the sentry does, which loads late
+
         limits, policy = self.policy.limits, self.policy
+        confinement = self._confined.reported(read_only=not writes_enabled)
         return ProbeResult(
             available_executables=self._executables.names,
             unresolved_executables=self._executables.unresolved,
@@ -290,7 +293,8 @@ class ExecutionBroker(BlockingCalls):
             read_locked_interpreters=tuple(sorted(INTERPRETERS)),
             workspace=str(policy.workspace),
             policy_digest=policy.digest,
-            confinement=self._confined.reported(read_only=not writes_enabled),
+            confinement=confinement,
+            notes=notes_on_git(policy, confinement),
             limits=LimitsReport(
                 timeout_seconds=limits.timeout_seconds,
                 max_timeout_seconds=limits.max_timeout_seconds,

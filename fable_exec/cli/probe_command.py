@@ -67,4 +67,5 @@ def _rows(result: ProbeResult) -> list[tuple[str, str]]:
         ("output kept", f"{limits.max_output_bytes} bytes of each stream"),
         *protections,
         ("policy", result.policy_digest),
+        *(("note", note) for note in result.notes),
     ]

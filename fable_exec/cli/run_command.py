@@ -9,6 +9,7 @@ import attrs
 import click
 
 from fable_exec.broker import ExecutionBroker, StartedCommand
+from fable_exec.broker.surroundings import notes_on_git
 from fable_exec.cli.exits import Exit, of_result, of_run_failure, of_signal
 from fable_exec.cli.feeding import feed_in_background
 from fable_exec.cli.interruptions import Interruptions
@@ -18,7 +19,7 @@ from fable_exec.cli.run_policy import UNLOCK_TOKEN, RunRules, check_is_there, in
 from fable_exec.cli.showing import at_the_door, print_object, say
 from fable_exec.errors import InvalidRequest, LaunchFailed, PathDenied, PathError, WritesLocked
 from fable_exec.outcome import display_text
-from fable_exec.policy import is_environment_name
+from fable_exec.policy import BrokerPolicy, is_environment_name
 from fable_exec.protocol import CommandResult, ExecuteCommand, StartCommand, encode_answer, encode_result
 from fable_exec.runner import Output
 
@@ -26,6 +27,8 @@ __all__ = ["command"]
 
 _LOOK_SECONDS = 0.25
 """How often to look whether our reader is gone while there is nothing to write."""
+_GIT_FAILED = 128
+"""git's status for what it cannot go on with."""
 
 
 def _variables(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
@@ -158,7 +161,7 @@ class _Run:
                 result = None  # cancelled before it had begun
             signal = interruptions.received
         if result is not None:
-            self._report(result, request, signal)
+            self._report(result, request, policy, signal)
         elif signal is not None:
             say(f"interrupted by {signal_name(signal)}: nothing was started")
         return of_signal(signal) if signal is not None else of_result(result) if result is not None else Exit.OWN_FAILURE
@@ -176,7 +179,7 @@ class _Run:
             outlets = {name: Outlet(number, interruptions.descriptor) for name, number in (("stdout", 1), ("stderr", 2))}
             return _to_the_end(started, outlets, self.stream)
 
-    def _report(self, result: CommandResult, request: StartCommand, signal: int | None) -> None:
+    def _report(self, result: CommandResult, request: StartCommand, policy: BrokerPolicy, signal: int | None) -> None:
         if self.as_json:
             print_object(encode_answer(encode_result(result, ExecuteCommand(command=request.command))))
             return
@@ -185,6 +188,9 @@ class _Run:
             Outlet(2).write(result.stderr_raw)
         for note in notes_on(result, streamed=self.stream, interrupted_by=signal):
             say(note)
+        if result.exit_code == _GIT_FAILED:
+            for note in notes_on_git(policy, result.confinement):
+                say(note)
 
 
 def _started(broker: ExecutionBroker, request: StartCommand, unlocked: bool) -> StartedCommand:

@@ -15,7 +15,7 @@ from fable_exec.laterfiles.pointers import MAX_POINTER_BYTES, git_directory_of, 
 from fable_exec.laterfiles.scanning import content_of
 from fable_exec.pathguard import Workspace
 
-__all__ = ["HookPaths"]
+__all__ = ["HookPaths", "read_host_file"]
 
 _MAX_CONFIG_BYTES = 1 << 20
 _CONFIGS = ("config", "config.worktree")
@@ -55,7 +55,7 @@ class HookPaths:
 
     def _outside(self, tree: str) -> list[Names]:
         git = os.path.join(tree, ".git")
-        pointed = _read(git).removeprefix("gitdir:").strip()
+        pointed = read_host_file(git).removeprefix("gitdir:").strip()
         value = _hooks_path(_texts_of(os.path.join(tree, pointed) if pointed else git)) or self._of_user
         if value is None or not os.path.lexists(git):
             return []
@@ -86,19 +86,19 @@ def _hooks_path(texts: list[str]) -> str | None:
 
 
 def _texts_of(git_directory: str) -> list[str]:
-    common = _read(os.path.join(git_directory, "commondir")).strip()
+    common = read_host_file(os.path.join(git_directory, "commondir")).strip()
     places = [os.path.join(git_directory, common), git_directory] if common else [git_directory]
-    return [_read(os.path.join(place, name)) for place in places for name in _CONFIGS]
+    return [read_host_file(os.path.join(place, name)) for place in places for name in _CONFIGS]
 
 
 def _users_hooks_path() -> str | None:
     """A hooks path for all repositories of the user who runs this process."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     places = ("/etc/gitconfig", os.path.join(home, "git/config"), os.path.expanduser("~/.gitconfig"))
-    return _hooks_path([_read(place) for place in places])
+    return _hooks_path([read_host_file(place) for place in places])
 
 
-def _read(path: str) -> str:
+def read_host_file(path: str) -> str:
     """A file outside the workspace, which is the host's; empty when there is none."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

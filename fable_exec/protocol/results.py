@@ -61,7 +61,10 @@ class LimitsReport:
 
 @attrs.frozen(kw_only=True)
 class ProbeResult(Result):
-    """Who answers, what it can do, and what its policy and this host make of each protection."""
+    """Who answers, what it can do, and what its policy and this host make of each protection.
+
+    `notes` say in sentences what commands will miss in this workspace and what to do about it.
+    """
 
     host: str = HOST
     capabilities: tuple[str, ...] = CAPABILITIES
@@ -74,6 +77,7 @@ class ProbeResult(Result):
     policy_digest: str
     confinement: tuple[Applied, ...]
     limits: LimitsReport
+    notes: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -104,6 +104,7 @@ RESULTS: list[tuple[type[p.Request], p.Result]] = [
             policy_digest=SHA,
             confinement=(Applied("network", "strict", "unavailable", "", "no namespaces"),),
             limits=LIMITS,
+            notes=("git needs what is not here",),
         ),
     ),
     (p.InspectFiles, p.InspectResult(path="a", data=b"text\n", content_hash=SHA, truncated=False, total_bytes=5)),
