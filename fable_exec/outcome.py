@@ -246,7 +246,13 @@ class OutputBuffer:
 
 @attrs.frozen
 class Survivor:
-    """A process of the call, not the leader, that was still alive when the call ended it. `name` is its short kernel name."""
+    """A process of the call, not the leader, that was still alive when the call ended it; nothing of it is alive any more.
+
+    Args:
+        pid: its number as the command itself saw it. Under namespaces (every launch mode but "plain") that is one of its own PID
+            namespace and another process on the host: to be compared with what the command printed, never to be signalled.
+        name: its short kernel name, which it could choose.
+    """
 
     pid: int
     name: str

@@ -285,6 +285,14 @@ def test_only_what_had_to_be_ended_is_a_survivor(runner: Runner) -> None:
     assert [survivor.name for survivor in staying.survivors] == ["sleep"]
 
 
+@pytest.mark.parametrize("mode", ["slots", "plain"], indirect=True)
+def test_a_survivors_number_is_the_one_that_the_command_saw(runner: Runner, mode: str) -> None:
+    outcome = runner.run(shell("sleep 30 & echo $!; readlink /proc/self/ns/pid"))
+    seen, namespace = outcome.stdout.raw.decode().split()
+    assert [(survivor.pid, survivor.name) for survivor in outcome.survivors] == [(int(seen), "sleep")]
+    assert (namespace == os.readlink("/proc/self/ns/pid")) == (mode == "plain")
+
+
 def test_whoever_a_deadline_had_to_end_is_a_survivor_every_time(runner: Runner, mode: str) -> None:
     if mode == "namespace":
         pytest.skip("everything ends with the leader there")
