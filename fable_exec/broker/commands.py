@@ -27,6 +27,7 @@ from fable_exec.pathguard.facts import fact_of
 from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import CommandResult, ExecuteCommand, StartCommand
 from fable_exec.runner import Command
+from fable_exec.runtimes import what_is_missing
 
 __all__ = ["CommandWork", "Decided", "Prepared"]
 
@@ -168,6 +169,8 @@ class CommandWork:
             return _too_long(prepared.command)
         if failure.stage == "cwd":
             return fact_of(OSError(failure.errno or 0, str(failure)), prepared.cwd)
+        if missing := _missing(failure, executable):
+            return failure.reworded(f"{executable.path}: cannot be started: {missing}")
         if self._policy.confinement.confines_files and _is_out_of_sight(failure, executable):
             return _unreadable(failure, executable)
         if failure.stage == "executable":
@@ -218,6 +221,11 @@ def _too_long(command: Command) -> InvalidRequest:
         f" and {sum(variables)} bytes of environment; this system takes {_LONGEST_STRING} in one and {os.sysconf('SC_ARG_MAX')}"
         f" in all, with {_POINTER} for each; pass the data by stdin or in a file"
     )
+
+
+def _missing(failure: LaunchFailed, executable: Executable) -> str:
+    """What the allow-listed file itself lacks to be started, in words; "" when that is nothing, or not what failed."""
+    return what_is_missing(executable.path) if failure.stage in ("executable", "exec") and is_unchanged(executable) else ""
 
 
 def _is_out_of_sight(failure: LaunchFailed, executable: Executable) -> bool:

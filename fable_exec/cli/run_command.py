@@ -15,7 +15,7 @@ from fable_exec.cli.feeding import feed_in_background
 from fable_exec.cli.interruptions import Interruptions
 from fable_exec.cli.notes import notes_on, signal_name
 from fable_exec.cli.outlets import Outlet, OutletGone
-from fable_exec.cli.run_policy import UNLOCK_TOKEN, RunRules, check_is_there, in_full, run_policy
+from fable_exec.cli.run_policy import UNLOCK_TOKEN, RunRules, check_is_there, run_policy
 from fable_exec.cli.showing import at_the_door, print_object, say
 from fable_exec.errors import InvalidRequest, LaunchFailed, PathDenied, PathError, WritesLocked
 from fable_exec.outcome import display_text
@@ -155,9 +155,9 @@ class _Run:
             try:
                 with ExecutionBroker(policy) as broker:
                     result = self._follow(broker, request, interruptions)
-            except LaunchFailed as failure:
+            except LaunchFailed:
                 if interruptions.received is None:
-                    raise in_full(failure, policy, program) from failure
+                    raise
                 result = None  # cancelled before it had begun
             signal = interruptions.received
         if result is not None:

@@ -15,9 +15,8 @@ import attrs
 from fable_exec.errors import ExecutableDenied, LaunchFailed
 from fable_exec.executables import passed_over, trusted_path
 from fable_exec.policy import BrokerPolicy, Confinement, read_document
-from fable_exec.runtimes import what_is_missing
 
-__all__ = ["UNLOCK_TOKEN", "RunRules", "check_is_there", "in_full", "run_policy"]
+__all__ = ["UNLOCK_TOKEN", "RunRules", "check_is_there", "run_policy"]
 
 UNLOCK_TOKEN = "--unlocked"
 """What `--unlocked` unlocks with. No secret: the broker of `run` has no admin channel, so only this process can say it. It is
@@ -70,14 +69,6 @@ def check_is_there(policy: BrokerPolicy, program: str) -> None:
         raise LaunchFailed(f"{program}: not executable", stage="exec", errno=errno.EACCES)
     hint = passed_over(entry, policy, os.environ)
     raise LaunchFailed(f"{program}: not found{hint and f' ({hint})'}", stage="exec", errno=errno.ENOENT)
-
-
-def in_full(failure: LaunchFailed, policy: BrokerPolicy, program: str) -> LaunchFailed:
-    """`failure`, with what is wrong with the program's file where that can be seen from here."""
-    entry = _entry_of(policy, program)
-    path = None if entry is None or failure.stage not in ("exec", "executable") else _found(policy, entry)
-    missing = "" if path is None else what_is_missing(path)
-    return failure.reworded(f"{path}: cannot be started: {missing}") if missing else failure
 
 
 def _entry_of(policy: BrokerPolicy, program: str) -> str | None:

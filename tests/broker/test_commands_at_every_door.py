@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from fable_exec import Denied, ExecutableDenied, InvalidRequest, PathDenied, PathNotDirectory, PathNotFound
+from fable_exec import Denied, ExecutableDenied, InvalidRequest, LaunchFailed, PathDenied, PathNotDirectory, PathNotFound
 from fable_exec.outcome import EndedBy
+from tests.doors import DOORS, opened, policy_for
 
 SECRET_BYTES = bytes(range(256)) + "ä€😀".encode()
 
@@ -127,3 +128,20 @@ def test_output_beyond_the_cap_ends_the_command_or_keeps_head_and_tail(door: Any
     assert (kept.outcome, kept.exit_code, kept.output_limited) == (EndedBy.EXITED, 0, True)
     assert kept.stdout_raw == b"h" * 500_000 + b"t" * 500_000
     assert (kept.stdout_total_bytes, kept.stdout_omitted_bytes) == (1_200_000, 200_000)
+
+
+@pytest.mark.parametrize("kind", DOORS)
+@pytest.mark.parametrize(
+    ("first_line", "words"),
+    [("echo hello", "for want of a #! line"), ("#!/no/such/one", "the interpreter '/no/such/one', which is not there")],
+)
+def test_a_script_that_cannot_be_started_is_told_what_its_first_line_lacks(
+    kind: str, first_line: str, words: str, workspace: Path
+) -> None:
+    script = workspace / "script"
+    script.write_text(f"{first_line}\n")
+    script.chmod(0o755)
+    with opened(kind, policy_for(workspace, allowed_executables=(str(script),)), unlocked=True) as door:
+        with pytest.raises(LaunchFailed) as caught:
+            door.execute_command(["script"])
+    assert str(caught.value).startswith(f"{script}: cannot be started: ") and words in str(caught.value)
