@@ -12,7 +12,7 @@ from fable_exec.calls import AsyncCalls, OnEvent
 from fable_exec.calls.building import expect
 from fable_exec.calls.listening import check_listener
 from fable_exec.client import admin_line
-from fable_exec.client.child import Child, start_child
+from fable_exec.client.child import NO_SIGNAL, Child, start_child
 from fable_exec.client.conversation import Conversation, Pending
 from fable_exec.client.started import AsyncStartedCommand, warn_of_unclosed
 from fable_exec.errors import BrokerGone, Conflict
@@ -132,6 +132,7 @@ class AsyncBrokerClient(AsyncCalls):
         try:
             await link.perform(Probe(), None)
         except BrokerGone as gone:
+            link.stop_writing()
             reason = await asyncio.to_thread(link.child.last_words)
             await link.close()
             raise reason from gone
@@ -151,7 +152,6 @@ class _Link:
         self._unsent = bytearray()
         self._commanding = asyncio.Lock()
         self._closed = False
-        os.set_blocking(child.requests, False)
         os.set_blocking(child.answers, False)
         child.admin.setblocking(False)
         self._loop.add_reader(child.answers, self._read)
@@ -189,7 +189,8 @@ class _Link:
                 raise BrokerGone("the broker is closed")
             try:
                 async with asyncio.timeout(admin_line.ANSWER_SECONDS):
-                    await self._loop.sock_sendall(self.child.admin, line)
+                    sent = self.child.admin.send(line, NO_SIGNAL)  # all of it, nearly always
+                    await self._loop.sock_sendall(self.child.admin, line[sent:])
                     while not answer.endswith(b"\n") and (piece := await self._loop.sock_recv(self.child.admin, _READ_BYTES)):
                         answer += piece
             except OSError as error:  # TimeoutError is one
@@ -203,7 +204,7 @@ class _Link:
         if self.is_inherited:
             self.child.let_go()  # the loop's selector is shared with the parent: it is not touched
             return
-        self._loop.remove_writer(self.child.requests)
+        self.stop_writing()
         self.child.end_requests()
         ending = asyncio.ensure_future(asyncio.to_thread(self.child.wait))
         try:
@@ -239,7 +240,7 @@ class _Link:
     def _end_left_open(self) -> None:
         self._closed = True
         if not (self._loop.is_closed() or self.is_inherited):
-            self._loop.remove_writer(self.child.requests)
+            self.stop_writing()
             self._loop.remove_reader(self.child.answers)
         self.child.left_open()
 
@@ -299,9 +300,15 @@ class _Link:
             if self._unsent:
                 self._loop.add_writer(self.child.requests, self._write)
 
+    def stop_writing(self) -> None:
+        """Drop what is unsent; the socket is not watched any more."""
+        if self._unsent:
+            self._unsent.clear()
+            self._loop.remove_writer(self.child.requests)
+
     def _write(self) -> None:
         try:
-            written = os.write(self.child.requests, self._unsent)
+            written = self.child.send_some(self._unsent)
         except BlockingIOError:
             return
         except OSError:

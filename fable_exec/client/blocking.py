@@ -16,7 +16,7 @@ from fable_exec.calls import BlockingCalls, OnEvent
 from fable_exec.calls.building import expect
 from fable_exec.calls.listening import check_blocking_listener, tell
 from fable_exec.client import admin_line
-from fable_exec.client.child import start_child
+from fable_exec.client.child import NO_SIGNAL, start_child
 from fable_exec.client.conversation import Conversation, Pending
 from fable_exec.client.started import StartedCommand, warn_of_unclosed
 from fable_exec.errors import BrokerGone, Conflict
@@ -51,7 +51,6 @@ class BrokerClient(BlockingCalls):
         self._child = start_child(policy, python)
         self._left_open = weakref.finalize(self, self._child.left_open)
         self._left_open.atexit = False  # the broker ends with this process
-        os.set_blocking(self._child.requests, False)
         self._conversation = Conversation(policy.limits)
         self._state = threading.Lock()
         self._writing = threading.Lock()
@@ -212,7 +211,7 @@ class BrokerClient(BlockingCalls):
 
     def _write_some(self, data: memoryview) -> int:
         try:
-            return os.write(self._child.requests, data)
+            return self._child.send_some(data)
         except BlockingIOError:
             self._wait_to_write()
             return 0
@@ -224,7 +223,7 @@ class BrokerClient(BlockingCalls):
         """Wait until the broker reads on. It may be waiting for us to read first: then do that, unless another thread does."""
         soon = time.monotonic() + _STEP_SECONDS
         if not self._reading.acquire(blocking=False):
-            _is_ready(self._child.requests, select.POLLOUT, soon)
+            _is_ready(self._child.requests.fileno(), select.POLLOUT, soon)
             return
         try:
             waiting = select.poll()
@@ -286,7 +285,7 @@ class BrokerClient(BlockingCalls):
         finally:
             self._state.release()
         try:
-            os.write(self._child.requests, line)  # whole or not at all: it is short (pipe(7), PIPE_BUF)
+            self._child.send_some(line)  # whole or not at all: so short a line is one buffer of the socket
         except OSError:
             return False
         return True
@@ -302,7 +301,7 @@ class BrokerClient(BlockingCalls):
             admin.settimeout(admin_line.ANSWER_SECONDS)
             answer = b""
             try:
-                admin.sendall(line)
+                admin.sendall(line, NO_SIGNAL)
                 while not answer.endswith(b"\n") and (piece := admin.recv(_READ_BYTES)):
                     answer += piece
             except OSError as error:

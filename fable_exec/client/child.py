@@ -1,8 +1,9 @@
 """The broker as a child process: how it is started, told its policy, and ended.
 
-It gets a pipe for requests, a pipe for answers, and a socket for the admin, whose other end only this process has. The policy
-travels by a descriptor, so that no other process sees it in a command line. It leads a session of its own: a Ctrl-C on the
-terminal is for the host.
+It gets a socket for requests, a pipe for answers, a socket for the admin, whose other end only this process has, and a descriptor
+of this process. Forked copies of the host keep all of these open: so the end of the requests is said by shutting their socket
+down, and the end of the host is seen by its descriptor. The policy travels by a descriptor, so that no other process sees it in a
+command line. It leads a session of its own: a Ctrl-C on the terminal is for the host.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import sysconfig
 import tempfile
 import warnings
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
@@ -23,12 +24,16 @@ import attrs
 from fable_exec.errors import BrokerGone, FableExecError, LaunchFailed, PolicyError
 from fable_exec.policy import BrokerPolicy, dump_json
 
-__all__ = ["END_SECONDS", "Child", "start_child"]
+__all__ = ["END_SECONDS", "NO_SIGNAL", "Child", "start_child"]
+
+NO_SIGNAL = int(getattr(socket, "MSG_NOSIGNAL", 0))
+"""A host that has set SIGPIPE to its default must not die of a broker that is gone."""
 
 END_SECONDS = 3.0
 """How long a broker that is told to end may take before it is killed; it allows itself two."""
 _LEFT_OPEN_SECONDS = 0.2
 """The same for one that nobody has any more: whoever dropped it does not expect to wait."""
+_DO_NOT_WAIT = int(getattr(socket, "MSG_DONTWAIT", 0))
 _BAD_POLICY = 2
 _MAX_COMPLAINT_BYTES = 4096
 _OWN_SETTINGS = ("FABLE_EXEC_", "FABLE_BROKER_")
@@ -39,18 +44,22 @@ class Child:
     """The process and our ends of its channels. Whoever has it closes it, once, with nobody reading or writing any more."""
 
     process: subprocess.Popen[bytes]
-    requests: int
+    requests: socket.socket
     answers: int
     admin: socket.socket
     complaints: IO[bytes]
-    _requests_open: bool = True
     _owner: int = attrs.field(factory=os.getpid)
 
+    def send_some(self, data: bytes | bytearray | memoryview) -> int:
+        """Write what the broker takes now. Raises BlockingIOError when that is nothing."""
+        return self.requests.send(data, _DO_NOT_WAIT | NO_SIGNAL)
+
     def end_requests(self) -> None:
-        """Let the broker see the end of its input: it finishes or ends what runs, and exits."""
-        if self._requests_open:
-            self._requests_open = False
-            os.close(self.requests)
+        """Let the broker see the end of its input: it finishes or ends what runs, and exits. Idempotent."""
+        if os.getpid() == self._owner:
+            with suppress(OSError):  # ended already, by either side
+                self.requests.shutdown(socket.SHUT_WR)
+        self.requests.close()
 
     def wait(self, seconds: float = END_SECONDS) -> None:
         """Wait for the exit, `seconds` at most; then kill it, and with it everything it runs."""
@@ -117,18 +126,21 @@ def start_child(policy: BrokerPolicy, python: str | None = None) -> Child:
         document.write(dump_json(policy).encode())
         document.seek(0)
         complaints = ours.enter_context(tempfile.TemporaryFile())
-        its_requests, our_requests = _pipe(theirs, ours)
+        our_requests, its_requests = socket.socketpair()
+        ours.callback(our_requests.close)
+        theirs.callback(its_requests.close)
         our_answers, its_answers = _pipe(ours, theirs)
         program = python or sys.executable
         argv = [program, "-P", "-m", "fable_exec.server"]
-        argv += [f"--policy-fd={document.fileno()}", f"--admin-fd={its_admin.fileno()}"]
+        passed = {"--policy-fd": document.fileno(), "--admin-fd": its_admin.fileno(), **_own_handle(theirs)}
+        argv += [f"{option}={descriptor}" for option, descriptor in passed.items()]
         try:
             process = subprocess.Popen(
                 argv,
-                stdin=its_requests,
+                stdin=its_requests.fileno(),
                 stdout=its_answers,
                 stderr=complaints,
-                pass_fds=(document.fileno(), its_admin.fileno()),
+                pass_fds=tuple(passed.values()),
                 env=_environment(),
                 start_new_session=True,
             )
@@ -143,6 +155,18 @@ def _take_standard_numbers(until_started: ExitStack) -> None:
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         until_started.callback(os.close, descriptor)
     os.close(descriptor)
+
+
+def _own_handle(until_started: ExitStack) -> dict[str, int]:
+    """A descriptor of this process, by which the broker sees its death; nothing where the kernel has none."""
+    if sys.platform != "linux":
+        return {}
+    try:
+        descriptor = os.pidfd_open(os.getpid())
+    except OSError:
+        return {}
+    until_started.callback(os.close, descriptor)
+    return {"--host-fd": descriptor}
 
 
 def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """The server's thin shell: one thread listens, workers do what takes time, and the session says what may begin.
 
-It ends when the peer closes its end of the input, stops reading, or the admin says so, and takes with it whatever still runs.
+It ends when the peer closes its end of the input, stops reading, the admin says so, or the process it was started for ends, and
+takes with it whatever still runs.
 Nothing a peer sends ends it.
 """
 
@@ -54,9 +55,13 @@ _AT_ONCE_IF_ALONE = (InspectFiles, ListDirectory, WriteFile, Append, EditFile, M
 
 
 class Server:
-    """Serves one peer on two descriptors, which stay the caller's. `run` returns when it is over; call it once, then `close`."""
+    """Serves one peer on two descriptors, which stay the caller's. `run` returns when it is over; call it once, then `close`.
 
-    def __init__(self, broker: ExecutionBroker, stdin: int = 0, stdout: int = 1) -> None:
+    Args:
+        host: a process by its descriptor, also the caller's: `run` ends when that does, whoever still holds the peer's end.
+    """
+
+    def __init__(self, broker: ExecutionBroker, stdin: int = 0, stdout: int = 1, host: int | None = None) -> None:
         self._broker = broker
         self._stdin = stdin
         self._stdout = stdout
@@ -70,6 +75,9 @@ class Server:
         self._lines = AnswerLines(broker.policy.limits.max_answer_bytes)
         self._poll = select.poll()
         self._poll.register(self._wake_reader, select.POLLIN)
+        self._host = host
+        if host is not None:
+            self._poll.register(host, select.POLLIN)
         self._watched: dict[int, int] = {}
         self._end_requested = False
         self._idle = True
@@ -118,6 +126,8 @@ class Server:
                 self._read()
             elif descriptor == self._wake_reader:
                 self._take_finished()
+            elif descriptor == self._host:
+                self._end_requested = True
             elif flags & GONE:
                 self._outbox.give_up()
             else:

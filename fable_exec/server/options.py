@@ -40,6 +40,8 @@ class Options:
 
     policy: BrokerPolicy
     admin: AdminOptions
+    host: int | None = None
+    """A descriptor of the process whose end is ours (pidfd_open(2))."""
 
 
 def read_options(arguments: Sequence[str], environment: Mapping[str, str], program: str = PROGRAM) -> Options:
@@ -57,7 +59,7 @@ def read_options(arguments: Sequence[str], environment: Mapping[str, str], progr
     file = flags.admin_file or _setting(environment, "ADMIN_FILE")
     socket = flags.admin_socket or _setting(environment, "ADMIN_SOCKET")
     admin = AdminOptions(descriptor=flags.admin_fd, file=None if file is None else Path(file), socket=socket)
-    return Options(policy=policy, admin=admin)
+    return Options(policy=policy, admin=admin, host=flags.host_fd)
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
@@ -77,6 +79,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
     policy.add_argument("--audit-log", metavar="FILE", help="absolute path, outside the workspace")
     policy.add_argument("--write-token-digest", metavar="HEX", help="SHA-256 of the token that unlocks writes")
     policy.add_argument("--write-token-digest-file", metavar="FILE", help="a file that holds it")
+    parser.add_argument("--host-fd", metavar="N", type=int, help="an inherited descriptor of a process; end when that ends")
     admin = parser.add_argument_group("admin's channels, never to be reachable by a model")
     admin.add_argument("--admin-fd", metavar="N", type=int, help="an inherited descriptor")
     admin.add_argument("--admin-file", metavar="FILE", help="a private command file outside the workspace")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
 
-from fable_exec.errors import FableExecError
+from fable_exec.errors import FableExecError, PolicyError
 from fable_exec.server.options import PROGRAM, AdminOptions, read_options
 
 if TYPE_CHECKING:
@@ -35,8 +35,9 @@ def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> i
     with ExitStack() as stack:
         try:
             options = read_options(sys.argv[1:] if arguments is None else arguments, os.environ, program)
+            _keep_to_ourselves(options.host)
             broker = stack.enter_context(_opened_broker(options.policy))
-            server = stack.enter_context(_opened(broker, options.admin, 0, 1))
+            server = stack.enter_context(_opened(broker, options.admin, 0, 1, options.host))
         except FableExecError as error:
             sys.stderr.write(" ".join(str(error).split()) + "\n")
             return EXIT_BAD_POLICY
@@ -69,17 +70,26 @@ def _opened_broker(policy: BrokerPolicy) -> ExecutionBroker:
 
 
 @contextmanager
-def _opened(broker: ExecutionBroker, admin: AdminOptions, stdin: int, stdout: int) -> Iterator[Server]:
+def _opened(broker: ExecutionBroker, admin: AdminOptions, stdin: int, stdout: int, host: int | None = None) -> Iterator[Server]:
     """A server with its admin channels, ready to run."""
     from fable_exec.admin import open_channels
     from fable_exec.server.loop import Server
 
-    server = Server(broker, stdin, stdout)
+    server = Server(broker, stdin, stdout, host)
     with (
         closing(server),
         open_channels(broker, server.request_end, descriptor=admin.descriptor, file=admin.file, socket=admin.socket),
     ):
         yield server
+
+
+def _keep_to_ourselves(host: int | None) -> None:
+    if host is None:
+        return
+    try:
+        os.set_inheritable(host, False)
+    except OSError as error:
+        raise PolicyError.of([("", f"the host's descriptor {host} is not open")]) from error
 
 
 def _keep_standard_descriptors() -> None:

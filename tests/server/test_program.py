@@ -370,6 +370,22 @@ def test_the_end_of_the_input_counts_though_the_admins_descriptor_is_open(peer: 
         os.close(write)
 
 
+def test_it_ends_with_the_process_that_it_is_told_of_though_its_input_is_open(peer: Callable[..., Peer]) -> None:
+    host = subprocess.Popen(["sleep", "600"])
+    handle = os.pidfd_open(host.pid)
+    try:
+        server = peer("--host-fd", str(handle), pass_fds=(handle,))
+        assert server.ask(PROBE)["ok"]
+        host.kill()
+        began = time.monotonic()
+        assert server.process.wait(10) == 0
+        assert time.monotonic() - began < 2.5
+    finally:
+        os.close(handle)
+        host.kill()
+        host.wait()
+
+
 def test_an_interrupt_ends_it_without_a_traceback(peer: Callable[..., Peer]) -> None:
     server = peer()
     server.send(command("sleep", "600", id=1), PROBE)
@@ -389,6 +405,7 @@ def test_an_interrupt_ends_it_without_a_traceback(peer: Callable[..., Peer]) -> 
         ["--write-token-digest", "short"],
         ["--admin-fd", "250"],
         ["--admin-fd", "0"],
+        ["--host-fd", "250"],
         ["--admin-socket", "0.0.0.0:1"],
         ["--audit-log", "relative"],
         ["--policy", "/no/such.toml"],
