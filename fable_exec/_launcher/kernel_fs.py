@@ -131,6 +131,16 @@ def start_writeback(fd: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
+def why_no_access(path: str, mode: int) -> int:
+    """The errno that keeps the real user from `path`; 0 when nothing does (faccessat(2)). Capabilities count for root alone.
+
+    `os.access` does not tell a mode (EACCES) from a read-only mount (EROFS).
+    """
+    if not _on_linux:
+        return errno.ENOSYS
+    return ctypes.get_errno() if _libc.faccessat(-100, _encoded(path), mode, 0) != 0 else 0
+
+
 def _encoded(path: str) -> bytes:
     encoded = os.fsencode(path)
     if b"\0" in encoded:

@@ -12,6 +12,7 @@ import fcntl
 import os
 import socket
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from . import kernel_confine
@@ -107,17 +108,25 @@ def memory_of(pid: int, address: int, size: int) -> bytes:
         os.close(descriptor)
 
 
-def socket_type(pid: int, descriptor: int) -> int:
-    """SO_TYPE of another process's socket (pidfd_getfd(2), Linux 5.6). Raises OSError."""
-    handle = pidfd_open(_process_of(pid))
+@contextlib.contextmanager
+def copied_socket(pid: int, descriptor: int) -> Iterator[socket.socket]:
+    """Another process's socket, to be looked at only (pidfd_getfd(2), Linux 5.6). Raises OSError; ENOTSOCK where it is none."""
+    handle = pidfd_open(process_of(pid))
     try:
-        with socket.socket(fileno=kernel_confine.pidfd_getfd(handle, descriptor)) as copy:
-            return copy.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)
+        copy = kernel_confine.pidfd_getfd(handle, descriptor)
     finally:
         os.close(handle)
+    try:
+        ours = socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        raise
+    with ours:
+        yield ours
 
 
-def _process_of(thread: int) -> int:
+def process_of(thread: int) -> int:
+    """The process that a thread belongs to."""
     with open(f"/proc/{thread}/status", "rb") as lines:
         return int(next(line for line in lines if line.startswith(b"Tgid:")).split()[1])
 

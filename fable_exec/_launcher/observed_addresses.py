@@ -16,6 +16,7 @@ from . import kernel_notify
 _FAMILY = struct.Struct("=H")
 _PORT = struct.Struct("!H")
 _LISTENING = "0A"
+_NAME_SERVER = 53
 _MAPPED = bytes(10) + b"\xff\xff"  # an IPv4 address within IPv6
 
 
@@ -69,26 +70,29 @@ class Network:
         self._names: str = rules["names"]
 
     def refuses(self, operation: str, address: Address, pid: int, descriptor: int) -> str | None:
-        """The protection that keeps `pid` from connecting its `descriptor` to, sending to or binding `address`; None if none."""
-        if address.family == socket.AF_UNIX:
-            return "host_sockets" if operation != "bind" and self._hides_name(address.name, pid) else None
-        if self._kind == "ports":
-            return None if address.port in self._ports[operation] else "network"
-        if self._kind == "own":
-            return "network" if self._is_out_of_reach(operation, address, pid, descriptor) else None
-        return None
+        """The protection that keeps `pid` from connecting its `descriptor` to, sending to or binding `address`; None if none.
 
-    def _is_out_of_reach(self, operation: str, address: Address, pid: int, descriptor: int) -> bool:
-        if not _is_loopback(address):
-            return True
-        if operation != "connect" or _listens(address.port, pid):
-            return False
-        # Nothing of the launcher's own is there: it was the host's port that was wanted, and that is another network's.
-        return kernel_notify.socket_type(pid, descriptor) == socket.SOCK_STREAM
+        Raises OSError when it is no socket.
+        """
+        if not self._may_refuse(operation, address):
+            return None
+        with kernel_notify.copied_socket(pid, descriptor) as ours:
+            if not _takes(ours, address) or (operation == "send" and ours.type != socket.SOCK_DGRAM):
+                return None  # the address of another kind of socket is a fault of the caller's
+            if address.family == socket.AF_UNIX:
+                return "host_sockets" if self._hides_name(address.name, pid) else None
+            if self._kind == "own" and _is_loopback(address) and not _wants_the_hosts(operation, address, pid, ours):
+                return None
+        return "network"
+
+    def _may_refuse(self, operation: str, address: Address) -> bool:
+        if address.family == socket.AF_UNIX:
+            return operation != "bind" and bool(address.name) and self._names != "open"
+        if self._kind == "ports":
+            return address.port not in self._ports[operation]
+        return self._kind == "own" and not (operation == "bind" and _is_loopback(address))
 
     def _hides_name(self, name: str, pid: int) -> bool:
-        if not name or self._names == "open":
-            return False
         sockets = _abstract_sockets(pid, name.replace("\0", "@"))
         if self._names == "own":
             return not sockets
@@ -104,13 +108,34 @@ def _is_loopback(address: Address) -> bool:
     return packed[:15] == bytes(15) and packed[15] <= 1
 
 
-def _listens(port: int, pid: int) -> bool:
-    """Whether anything in the network of `pid` listens on this TCP port."""
+def _takes(ours: socket.socket, address: Address) -> bool:
+    """Whether the socket is of the address's family. Datagrams over IPv6 sockets may have IPv4 addresses (ipv6(7))."""
+    if ours.family == address.family:
+        return True
+    return ours.family == socket.AF_INET6 and address.family == socket.AF_INET and ours.type == socket.SOCK_DGRAM
+
+
+def _wants_the_hosts(operation: str, address: Address, pid: int, ours: socket.socket) -> bool:
+    """Whether it is a port of the host's that is wanted on this machine, because nothing of the launcher's own is there.
+
+    To connect a datagram socket sends nothing: the C library does so to see which address it would have, for every name that it
+    looks up. Only a name server's port has no other use.
+    """
+    if ours.type == socket.SOCK_STREAM:
+        return not _is_taken(address.port, pid, "tcp", _LISTENING)
+    if ours.proto != socket.IPPROTO_UDP or not (operation == "send" or address.port == _NAME_SERVER):
+        return False
+    return not _is_taken(address.port, pid, "udp", "")
+
+
+def _is_taken(port: int, pid: int, table: str, state: str) -> bool:
+    """Whether anything in the network of `pid` has this port, in this state if one is given."""
     ending = f":{port:04X}"
-    for table in ("tcp", "tcp6"):
-        if any(local.endswith(ending) and state == _LISTENING for _, local, _, state, *_ in _lines(pid, table, 4)):
-            return True
-    return False
+    return any(
+        local.endswith(ending) and found.startswith(state)
+        for name in (table, f"{table}6")
+        for _, local, _, found, *_ in _lines(pid, name, 4)
+    )
 
 
 def _abstract_sockets(pid: int, name: str) -> list[str]:

@@ -12,29 +12,29 @@ import errno
 import os
 import select
 import socket
-import struct
 from collections.abc import Callable
 from typing import Any
 
-from . import kernel_notify, observed_addresses, wire
+from . import kernel_notify, observed_addresses, observed_calls, wire
 from .kernel_notify import Call
 from .linuxos import SOCK_CLOEXEC, SOCK_NONBLOCK
-from .observed_files import Attempt, is_quiet, view_of
+from .observed_addresses import Address
+from .observed_faults import fails_anyway
+from .observed_files import Refused, is_quiet, view_of
+from .observed_paths import Attempt
 from .refusals import Ledger, Refusal
 
-_MAX_PATH_BYTES = 4096  # PATH_MAX
-_MAX_ADDRESS_BYTES = 128  # struct sockaddr_storage
-_OPEN_HOW_FLAGS = struct.Struct("=Q")
 _AT_FDCWD = -100
 _REFUSED = [errno.EPERM]
 """What is not known is not let through."""
-_AT_SYMLINK_NOFOLLOW = 0x100
-_CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_KIND = 0xF
+"""Of the second argument of socket(2): the rest is flags."""
 _LIBRARY_SOCKET = socket.SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK
 """How the C library makes a socket for its name services, with each look-up of a user."""
 _FAMILIES: dict[int, str] = {socket.AF_UNIX: "unix", socket.AF_INET: "inet", socket.AF_INET6: "inet6"}
-_LIBRARY_SOCKETS = ("/run/nscd/", "/run/systemd/", "/dev/log", "/run/dbus/")
-"""The C library asks these services, and does by itself what they would have done."""
+_KINDS: dict[int, str] = {socket.SOCK_DGRAM: " datagram", socket.SOCK_RAW: " raw"}
+_LIBRARY_SOCKETS = ("/run/nscd/", "/run/systemd/", "/dev/log", "/run/dbus/", "/run/uuidd/")
+"""The C library and libuuid ask these services, and do by themselves what they would have done."""
 
 
 class Observer:
@@ -102,133 +102,125 @@ class Observer:
     def _note(self, call: Call) -> None:
         if not call.pid:
             return
-        for refusal in self._refusals(call):
-            if not kernel_notify.still_waits(self.listener, call):
-                return
-            place = self._place(call.pid)
-            if self._ledger.note(place, refusal._replace(path=self._shown(refusal.path))):
-                wire.send(self._launcher, {"refused": place}, flags=socket.MSG_DONTWAIT)
+        operation, kind, *places = self._watched.get(call.number) or ("", "refused")
+        if kind == "exit":
+            self._ledger.failed(self._place(call.pid), kernel_notify.process_of(call.pid))
+        elif kind == "refused":
+            self._note_refused(call)
+        elif kind in ("address", "message", "messages"):
+            for address in observed_calls.addresses_of(call, kind, places):
+                self._note_address(call, operation, address)
+        else:
+            self._note_files(call, observed_calls.attempts_of(call, operation, kind, places))
 
-    def _shown(self, path: str) -> str:
+    def _tell(self, call: Call, refusal: Refusal, *, unless_it_did_without: bool = False) -> None:
+        """Write it down, unless the caller was gone before it could be looked into: its number may be another's by now."""
+        asker = kernel_notify.process_of(call.pid) if unless_it_did_without else 0
+        place = self._place(call.pid)
+        if kernel_notify.still_waits(self.listener, call):
+            self._announce(place, self._ledger.note(place, self._as_shown(refusal), asker))
+
+    def _announce(self, place: int, first: bool) -> None:
+        if first:
+            wire.send(self._launcher, {"refused": place}, flags=socket.MSG_DONTWAIT)
+
+    def _as_shown(self, refusal: Refusal) -> Refusal:
         """Paths in the workspace are told from there, as everywhere."""
-        return "." if path == self._workspace else path.removeprefix(self._workspace + "/")
+        path = refusal.path
+        return refusal._replace(path="." if path == self._workspace else path.removeprefix(self._workspace + "/"))
 
     def _place(self, pid: int) -> int:
         return os.stat(f"/proc/{pid}/ns/pid").st_ino if self._by_namespace else 0
 
-    def _refusals(self, call: Call) -> list[Refusal]:
-        refused = self._refused.get(call.number)
-        if refused is not None:
-            _, operation, protection, *places = refused
-            if operation == "socket":
-                return _about_socket(call)
-            return [Refusal(operation, _path(call, *places[0][:2]) if places else "", "", protection)]
-        operation, kind, *places = self._watched[call.number]
-        if kind == "address":
-            return self._about_address(call, operation, *places)
-        return [
-            Refusal(attempt.operation, path, "", protection)
-            for attempt in _attempts(call, operation, kind, places)
-            if not is_quiet(attempt) and (self._reads or not attempt.reads)
-            for protection, path in self._judged(attempt)
-        ]
+    # Calls that the filter refuses.
 
-    def _judged(self, attempt: Attempt) -> list[tuple[str, str]]:
+    def _note_refused(self, call: Call) -> None:
+        _, operation, protection, *places = self._refused[call.number]
+        if operation == "socket":
+            self._note_socket(call)
+        elif not places:
+            self._tell(call, Refusal(operation, "", "", protection))
+        else:
+            path, follows = observed_calls.path_of(call, places[0])
+            attempt = Attempt(operation, path, "present", follows)
+            if not is_quiet(attempt) and not fails_anyway([attempt], [True]):
+                self._tell(call, Refusal(operation, _name_of(path, call.pid), "", protection))
+
+    def _note_socket(self, call: Call) -> None:
+        """Nobody knows yet whom it would have been for."""
+        family, flags = call.arguments[0] & 0xFFFFFFFF, call.arguments[1] & 0xFFFFFFFF
+        if family == socket.AF_UNIX and flags & _LIBRARY_SOCKET == _LIBRARY_SOCKET:
+            place = self._place(call.pid)
+            self._announce(place, self._ledger.count(place))
+            return
+        address = _FAMILIES.get(family, f"family {family}") + ("" if family == socket.AF_UNIX else _KINDS.get(flags & _KIND, ""))
+        protection = "host_sockets" if family == socket.AF_UNIX else "network"
+        self._tell(call, Refusal("socket", "", address, protection), unless_it_did_without=not _has_one_use(family, flags))
+
+    # Files.
+
+    def _note_files(self, call: Call, attempts: list[Attempt]) -> None:
+        judged = [self._judged(attempt) for attempt in attempts]
+        told = [
+            Refusal(attempt.operation, found.path, "", found.protection)
+            for attempt, found in zip(attempts, judged, strict=True)
+            if found is not None and attempt.told
+        ]
+        if told and not fails_anyway(attempts, [found is None or found.in_sight for found in judged]):
+            for refusal in told:
+                self._tell(call, refusal)
+
+    def _judged(self, attempt: Attempt) -> Refused | None:
+        if self._files is None or is_quiet(attempt) or (attempt.reads and not self._reads):
+            return None
         try:
-            found = None if self._files is None else self._files.refuses(attempt)
+            return self._files.refuses(attempt)
         except OSError:
-            return []
-        return [] if found is None else [found]
+            return None
 
     # Addresses.
 
-    def _about_address(self, call: Call, operation: str, pointer: int, length: int) -> list[Refusal]:
-        size = min(call.arguments[length] & 0xFFFFFFFF, _MAX_ADDRESS_BYTES)
-        address = observed_addresses.parse(kernel_notify.memory_of(call.pid, call.arguments[pointer], size))
-        if address is None:
-            return []
+    def _note_address(self, call: Call, operation: str, address: Address) -> None:
         if address.path:
-            return self._about_socket_file(call, operation, address.path)
+            self._note_socket_file(call, operation, address.path)
+            return
         refusal = Refusal(operation, "", address.text, "host_sockets" if address.family == socket.AF_UNIX else "network")
-        if self._network.refuses(operation, address, call.pid, _as_int(call.arguments[0])):
-            return [refusal]
-        self._withdraw(call, refusal)
-        return []
+        if not self._network.refuses(operation, address, call.pid, observed_calls.as_int(call.arguments[0])):
+            self._withdraw(call, refusal)
+        else:
+            any_port = operation == "bind" and not address.port
+            self._tell(call, refusal, unless_it_did_without=any_port)
 
-    def _about_socket_file(self, call: Call, operation: str, path: str) -> list[Refusal]:
-        path = _absolute(call.pid, _AT_FDCWD, path)
+    def _note_socket_file(self, call: Call, operation: str, path: str) -> None:
+        path = observed_calls.absolute(call.pid, _AT_FDCWD, path)
         if operation == "bind":
-            return [
-                Refusal(operation, where, "", protection)
-                for protection, where in self._judged(Attempt(operation, path, "absent", follows=False))
-            ]
+            self._note_files(call, [Attempt(operation, path, "absent file", follows=False)])
+            return
         if path.removeprefix("/var").startswith(_LIBRARY_SOCKETS):
-            return []
-        seen = self._judged(Attempt(operation, path, "present", follows=True, reads=True))
-        if not seen:
-            self._withdraw(call, Refusal(operation, os.path.normpath(path), "", "host_sockets"))
-        return [Refusal(operation, where, "", "host_sockets") for _, where in seen]
+            return
+        attempt = Attempt(operation, path, "present", follows=True, reads=True)
+        found = None if self._files is None else self._files.refuses(attempt)
+        refusal = Refusal(operation, os.path.normpath(path) if found is None else found.path, "", "host_sockets")
+        if found is None:
+            self._withdraw(call, refusal)
+        else:
+            self._tell(call, refusal)
 
     def _withdraw(self, call: Call, refusal: Refusal) -> None:
         """What a server of the command's own answers now was no refusal when it was not up yet."""
-        self._ledger.withdraw(self._place(call.pid), refusal._replace(path=self._shown(refusal.path)))
+        self._ledger.withdraw(self._place(call.pid), self._as_shown(refusal))
 
 
-def _about_socket(call: Call) -> list[Refusal]:
-    """A socket that the filter refuses. Nobody knows yet whom it would have been for."""
-    family, kind = call.arguments[0] & 0xFFFFFFFF, call.arguments[1]
-    if family != socket.AF_UNIX:
-        return [Refusal("socket", "", _FAMILIES.get(family, f"family {family}"), "network")]
-    if kind & _LIBRARY_SOCKET == _LIBRARY_SOCKET:
-        return []
-    return [Refusal("socket", "", "unix", "host_sockets")]
+def _has_one_use(family: int, flags: int) -> bool:
+    """Whether a program makes such a socket for nothing but to reach somebody.
+
+    With others it may look whether IPv6 or a service is there; a bare datagram socket is a handle for ioctl(2).
+    """
+    if flags & _KIND == socket.SOCK_STREAM:
+        return family == socket.AF_INET
+    return family != socket.AF_UNIX and flags != socket.SOCK_DGRAM
 
 
-def _attempts(call: Call, operation: str, kind: str, places: list[list[int]]) -> list[Attempt]:
-    """What the call is about to do, path by path."""
-    if kind == "open":
-        return [_opening(call, *places[0])]
-    found = []
-    for needs, (directory, pointer, links) in zip(kind.split("+"), places, strict=True):
-        follows = links == -1 or (links >= 0 and not call.arguments[links] & _AT_SYMLINK_NOFOLLOW)
-        found.append(Attempt(operation, _path(call, directory, pointer), needs, follows))
-    return found
-
-
-def _opening(call: Call, directory: int, pointer: int, flags_at: int) -> Attempt:
-    """An open: `flags_at` is the argument with its flags, -1 for creat(2), -2 where argument 2 points to them (openat2(2))."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    if flags_at == -2:
-        flags = _OPEN_HOW_FLAGS.unpack(kernel_notify.memory_of(call.pid, call.arguments[2], _OPEN_HOW_FLAGS.size))[0]
-    elif flags_at >= 0:
-        flags = call.arguments[flags_at]
-    exclusive = flags & os.O_CREAT and flags & os.O_EXCL
-    follows = not exclusive and not flags & os.O_NOFOLLOW
-    path = _path(call, directory, pointer)
-    if not flags & _CHANGES:
-        return Attempt("open for reading", path, "present", follows, reads=True)
-    if not flags & os.O_CREAT:
-        return Attempt("open for writing", path, "present", follows)
-    return Attempt("create" if exclusive else "open for writing", path, "absent" if exclusive else "either", follows)
-
-
-def _path(call: Call, directory: int, pointer: int) -> str:
-    """The path that the call names, absolute; without a pointer (or a null one) that of the descriptor itself."""
-    descriptor = _AT_FDCWD if directory < 0 else _as_int(call.arguments[directory])
-    address = call.arguments[pointer] if pointer >= 0 else 0
-    raw = kernel_notify.memory_of(call.pid, address, _MAX_PATH_BYTES).split(b"\0", 1)[0] if address else b""
-    return _absolute(call.pid, descriptor, os.fsdecode(raw))
-
-
-def _absolute(pid: int, descriptor: int, path: str) -> str:
-    if path.startswith("/"):
-        return path
-    base = os.readlink(f"/proc/{pid}/cwd" if descriptor == _AT_FDCWD else f"/proc/{pid}/fd/{descriptor}")
-    if not base.startswith("/"):
-        raise ValueError("a descriptor without a path: a pipe, a socket, memory")
-    return os.path.join(base, path) if path else base
-
-
-def _as_int(argument: int) -> int:
-    low = argument & 0xFFFFFFFF
-    return low - (1 << 32) if low & 0x80000000 else low
+def _name_of(path: str, pid: int) -> str:
+    """The path as it is told; of what a descriptor of the caller's holds the name that it had."""
+    return os.readlink(path) if path.startswith(f"/proc/{pid}/") else path

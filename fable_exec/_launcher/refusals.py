@@ -17,6 +17,8 @@ _ANSWER_SECONDS = 0.25
 """How long a launcher waits for what was noted: an observer that is stuck must hold up neither an outcome nor other commands."""
 _MOST = 64
 """For one command; what is more is counted."""
+_MOST_ASKERS = 256
+"""Processes of one command that may do without the same thing; where more ask for it, it is told."""
 _MOST_PLACES = 1024
 """More commands than can be under way: the oldest pages are those that nobody took."""
 _MOST_CHARACTERS = 500
@@ -34,6 +36,7 @@ class Refusal(NamedTuple):
 class _Page:
     def __init__(self) -> None:
         self.refusals: dict[Refusal, None] = {}
+        self.unsure: dict[Refusal, set[int]] = {}
         self.beyond = 0
 
 
@@ -43,22 +46,48 @@ class Ledger:
     def __init__(self) -> None:
         self._pages: dict[int, _Page] = {}
 
-    def note(self, place: int, refusal: Refusal) -> bool:
-        """Keep it, or count it where there is no room; returns whether it is the first of its place."""
-        page = self._pages.get(place)
-        first = page is None
-        if page is None:
-            if len(self._pages) >= _MOST_PLACES:
-                del self._pages[next(iter(self._pages))]
-            page = self._pages[place] = _Page()
+    def note(self, place: int, refusal: Refusal, asker: int = 0) -> bool:
+        """Keep it, or count it where there is no room; returns whether it is the first of its place.
+
+        Args:
+            asker: the process that may do without: the refusal is unsure until that process says that it failed (`failed`).
+        """
+        page, first = self._page(place)
         refusal = refusal._replace(path=_bounded(refusal.path), address=_bounded(refusal.address))
         if refusal in page.refusals:
             return first
-        if len(page.refusals) < _MOST:
-            page.refusals[refusal] = None
-        else:
+        if refusal not in page.unsure and len(page.refusals) + len(page.unsure) >= _MOST:
             page.beyond += 1
+        elif asker and len(page.unsure.get(refusal, ())) < _MOST_ASKERS:
+            page.unsure.setdefault(refusal, set()).add(asker)
+        else:
+            page.unsure.pop(refusal, None)
+            page.refusals[refusal] = None
         return first
+
+    def count(self, place: int) -> bool:
+        """Count a call of which nothing is told; returns whether it is the first of its place."""
+        page, first = self._page(place)
+        page.beyond += 1
+        return first
+
+    def failed(self, place: int, process: int) -> None:
+        """By its own word: what it was refused, and might have done without, is sure."""
+        page = self._pages.get(place)
+        if page is not None:
+            sure = [refusal for refusal, askers in page.unsure.items() if process in askers]
+            for refusal in sure:
+                del page.unsure[refusal]
+                page.refusals[refusal] = None
+
+    def _page(self, place: int) -> tuple[_Page, bool]:
+        page = self._pages.get(place)
+        if page is not None:
+            return page, False
+        if len(self._pages) >= _MOST_PLACES:
+            del self._pages[next(iter(self._pages))]
+        page = self._pages[place] = _Page()
+        return page, True
 
     def withdraw(self, place: int, refusal: Refusal) -> None:
         """It turned out to be none: what was refused once has been possible since."""
@@ -66,17 +95,20 @@ class Ledger:
         if page is not None:
             page.refusals.pop(refusal, None)
 
-    def take(self, place: int) -> tuple[list[Refusal], int]:
-        """The refusals of `place` in order, and how many were only counted; the page is empty afterwards."""
-        page = self._pages.pop(place, None)
-        return ([], 0) if page is None else (list(page.refusals), page.beyond)
+    def take(self, place: int) -> dict[str, Any]:
+        """What is kept of `place`: "refusals" in order, those still "unsure", and how many calls were only counted ("beyond").
+
+        The page is empty afterwards.
+        """
+        page = self._pages.pop(place, None) or _Page()
+        return {"refusals": list(page.refusals), "unsure": list(page.unsure), "beyond": page.beyond}
 
 
 class Told:
     """The launcher's side: of which places the observer has told.
 
     Messages: {"refused": place} comes before the first refused call of a place is answered, so it waits in the channel when the
-    caller ends; {"take": [place, turn]} asks for everything, {"taken": [place, turn], "refusals": ..., "beyond": ...} answers.
+    caller ends; {"take": [place, turn]} asks for everything, {"taken": [place, turn], ...} answers with what `Ledger.take` gave.
     The turn keeps an answer that comes too late from being taken for that of the next command in the same place.
     """
 
@@ -116,15 +148,14 @@ class Told:
         wire.send(self._channel, {"take": self._awaited})
         while self._taken is None and self._words.poll(max(0, int((give_up_at - time.monotonic()) * 1000))):
             receive()
-        taken = self._taken or {"taken": self._awaited, "refusals": [], "beyond": 1}
+        taken = self._taken or {"taken": self._awaited, "refusals": [], "unsure": [], "beyond": 1}
         self._awaited = self._taken = None
         return taken
 
 
 def answer_to_take(ledger: Ledger, asked: list[int]) -> dict[str, Any]:
     """The message that hands over what `ledger` has of the place that was `asked` about."""
-    refusals, beyond = ledger.take(asked[0])
-    return {"taken": asked, "refusals": refusals, "beyond": beyond}
+    return {"taken": asked, **ledger.take(asked[0])}
 
 
 def _bounded(text: str) -> str:

@@ -29,27 +29,28 @@ _FILE_CALLS: dict[str, tuple[Any, ...]] = {
     "openat": ("open", "open", (0, 1, 2)),
     "openat2": ("open", "open", (0, 1, -2)),
     "creat": ("open", "open", (-1, 0, -1)),
-    "truncate": ("truncate", "present", (-1, 0, _LINK)),
+    "truncate": ("truncate", "regular", (-1, 0, _LINK)),
     "mkdir": ("mkdir", "absent", (-1, 0, _NO_LINK)),
     "mkdirat": ("mkdir", "absent", (0, 1, _NO_LINK)),
-    "mknod": ("mknod", "absent", (-1, 0, _NO_LINK)),
-    "mknodat": ("mknod", "absent", (0, 1, _NO_LINK)),
-    "rmdir": ("rmdir", "present", (-1, 0, _NO_LINK)),
-    "unlink": ("unlink", "present", (-1, 0, _NO_LINK)),
-    "unlinkat": ("unlink", "present", (0, 1, _NO_LINK)),
-    "rename": ("rename", "present+either", (-1, 0, _NO_LINK), (-1, 1, _NO_LINK)),
-    "renameat": ("rename", "present+either", (0, 1, _NO_LINK), (2, 3, _NO_LINK)),
-    "renameat2": ("rename", "present+either", (0, 1, _NO_LINK), (2, 3, _NO_LINK)),
-    "link": ("link", "absent", (-1, 1, _NO_LINK)),
-    "linkat": ("link", "absent", (2, 3, _NO_LINK)),
-    "symlink": ("symlink", "absent", (-1, 1, _NO_LINK)),
-    "symlinkat": ("symlink", "absent", (1, 2, _NO_LINK)),
+    "mknod": ("mknod", "absent file", (-1, 0, _NO_LINK)),
+    "mknodat": ("mknod", "absent file", (0, 1, _NO_LINK)),
+    "rmdir": ("rmdir", "empty", (-1, 0, _NO_LINK)),
+    "unlink": ("unlink", "file", (-1, 0, _NO_LINK)),
+    "unlinkat": ("unlink", "unlinkat", (0, 1, _NO_LINK)),
+    "rename": ("rename", "rename", (-1, 0, _NO_LINK), (-1, 1, _NO_LINK)),
+    "renameat": ("rename", "rename", (0, 1, _NO_LINK), (2, 3, _NO_LINK)),
+    "renameat2": ("rename", "renameat2", (0, 1, _NO_LINK), (2, 3, _NO_LINK)),
+    "link": ("link", "link", (-1, 0, _NO_LINK), (-1, 1, _NO_LINK)),
+    "linkat": ("link", "linkat", (0, 1, _NO_LINK), (2, 3, _NO_LINK)),
+    "symlink": ("symlink", "absent file", (-1, 1, _NO_LINK)),
+    "symlinkat": ("symlink", "absent file", (1, 2, _NO_LINK)),
 }
 """Calls that change files, for the observer: the word for reports, how it is to be read, and where its paths are.
 
 A place is (argument of the directory's descriptor or -1, argument of the path, links): the last is -1 where a link at the end is
-followed, -2 where it is not, else the argument with AT_SYMLINK_NOFOLLOW. How: "present", "absent" or "either", path by path, for
-what must be there lest the kernel complain of that first; "open" has the argument of its flags as the last of its place."""
+followed, -2 where it is not, else the argument with AT_SYMLINK_NOFOLLOW. How it is read is a word for what must be there lest the
+kernel complain of that first (the launcher's `observed_paths` has these words), or, where a call has two paths or flags that say
+what it does, its name ("open": the argument of the flags is the last of its place)."""
 
 _METADATA_CALLS: dict[str, tuple[Any, ...]] = {
     "chmod": ("chmod", "present", (-1, 0, _LINK)),
@@ -78,8 +79,17 @@ _ADDRESS_CALLS: dict[str, tuple[Any, ...]] = {
     "connect": ("connect", "address", 1, 2),
     "bind": ("bind", "address", 1, 2),
     "sendto": ("send", "address", 4, 5),
+    "sendmsg": ("send", "message", 1),
+    "sendmmsg": ("send", "messages", 1, 2),
 }
-"""The word for reports, and the arguments of the address and its length."""
+"""The word for reports, and the arguments of the address and its length; or of a message, or of several and their number."""
+
+_EXIT_CALLS: dict[str, tuple[Any, ...]] = {"exit_group": ("exit", "exit")}
+_NO_FAILURE = (0, 127)
+"""Statuses of an end that is not shown: success, and that of a child in which posix_spawn(3) could not execute a program. The
+launcher waits for such a child, and must not wait for the observer."""
+_MSG_NOSIGNAL = 0x4000
+"""On every message of the launcher's own. Who sends datagrams has no use for it: these bring no SIGPIPE."""
 
 
 def why_not_observed(mode: LauncherMode, support: Support, confinement: Confinement) -> str:
@@ -144,15 +154,24 @@ def _shown(mode: LauncherMode, confinement: Confinement, launcher_key: Symbol) -
         named = Condition(argument=4, mask=2**64 - 1, values=(0,), among=False, wide=True)
         rules.append(Rule(("connect", "bind"), NOTIFY, (), "addresses"))
         rules.append(Rule(("sendto",), NOTIFY, (named,), "addresses"))
+        if mode != "plain":  # there and with listed ports no datagram socket can be made
+            rules.append(Rule(("sendmsg",), NOTIFY, (_without(2, _MSG_NOSIGNAL),), "addresses, in memory"))
+            rules.append(Rule(("sendmmsg",), NOTIFY, (), "addresses, in memory"))
+    if _watches_ends(mode, confinement):
+        failure = Condition(argument=0, mask=0xFF, values=_NO_FAILURE, among=False)
+        rules.append(Rule(("exit_group",), NOTIFY, (failure,), "ends of processes that failed"))
     return tuple(rules)
 
 
+def _without(argument: int, bits: int) -> Condition:
+    return Condition(argument=argument, mask=bits, values=(0,))
+
+
 def _opens(call: str, argument: int, confinement: Confinement) -> tuple[Rule, ...]:
-    no_handle = Condition(argument=argument, mask=_HANDLE_FLAG, values=(0,))
+    no_handle = _without(argument, _HANDLE_FLAG)
     changes = Rule((call,), NOTIFY, (no_handle, Condition.any_bit(argument, _CHANGING_FLAGS)), "opens that may change something")
     if confinement.observe == "reads":
-        no_listing = Condition(argument=argument, mask=_LISTING_FLAGS, values=(0,))
-        return (changes, Rule((call,), NOTIFY, (no_handle, no_listing), "opens of files"))
+        return (changes, Rule((call,), NOTIFY, (no_handle, _without(argument, _LISTING_FLAGS)), "opens of files"))
     return (changes,)
 
 
@@ -167,6 +186,11 @@ def _watches_addresses(mode: LauncherMode, confinement: Confinement) -> bool:
     if mode == "plain":
         return confinement.network == "ports"
     return confinement.confines_files or _network_kind(mode, confinement) != "open"
+
+
+def _watches_ends(mode: LauncherMode, confinement: Confinement) -> bool:
+    """Where ordinary sockets are refused when they are made, which some programs do without."""
+    return mode == "plain" or confinement.network == "ports"
 
 
 def _network_kind(mode: LauncherMode, confinement: Confinement) -> str:
@@ -207,7 +231,7 @@ def observer_of(
     """
     rules = tuple(rules)
     numbers = ARCHITECTURES[architecture].numbers
-    watched = {**_watched_files(mode, confinement), **_ADDRESS_CALLS}
+    watched = {**_watched_files(mode, confinement), **_ADDRESS_CALLS, **_EXIT_CALLS}
     refused = {
         call: (rule.action.errno, *_told_as(call, rule.protection))
         for rule in reversed(rules)

@@ -39,6 +39,7 @@ class Ending:
         self._exit = _UNKNOWN
         self._survivors: tuple[Survivor, ...] = ()
         self._refused: tuple[Denial, ...] = ()
+        self._unsure: tuple[Denial, ...] = ()
         self._refused_beyond = 0
 
     def note_exit(self, message: dict[str, Any]) -> None:
@@ -50,6 +51,7 @@ class Ending:
         self._survivors = tuple(Survivor(pid, name) for pid, name in message["survivors"])
         if "refusals" in message:
             self._refused, self._refused_beyond = denials_of(message["refusals"]), message["beyond"]
+            self._unsure = denials_of(message["unsure"])
         self.lost = message["lost"]
 
     @property
@@ -68,15 +70,17 @@ class Ending:
     def outcome(self, streams: Streams, duration_seconds: float) -> Outcome:
         """What happened."""
         code, signal = _decoded(self._exit["status"])
+        how = ended_by(
+            wanted=self.wanted,
+            launcher_reason=self._exit["reason"],
+            code=code,
+            signal=signal,
+            overflowed=streams.overflowed,
+            lost=self.lost,
+        )
+        succeeded = how is EndedBy.EXITED and code == 0
         return Outcome(
-            ended_by=ended_by(
-                wanted=self.wanted,
-                launcher_reason=self._exit["reason"],
-                code=code,
-                signal=signal,
-                overflowed=streams.overflowed,
-                lost=self.lost,
-            ),
+            ended_by=how,
             exit_code=code,
             signal=signal,
             stdout=streams.captured("stdout"),
@@ -88,8 +92,8 @@ class Ending:
             peak_processes=self._exit["processes"],
             survivors=self._survivors,
             applied=self._applied_in_fact(),
-            denials=(*self._refused, *self.found),
-            denials_omitted=self._refused_beyond,
+            denials=(*self._refused, *(() if succeeded else self._unsure), *self.found),
+            denials_omitted=self._refused_beyond + (len(self._unsure) if succeeded else 0),
             observed=self._observed,
         )
 

@@ -128,6 +128,7 @@ def answer(mode: LauncherMode, policy: str, call: str, *arguments: int, writable
     return both((mode, policy, writable, "x86_64"), ARCHITECTURES["x86_64"].numbers[call], arguments)[0]
 
 
+MSG_NOSIGNAL, MSG_DONTWAIT = 0x4000, 0x40
 O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, O_CLOEXEC, O_PATH, O_DIRECTORY = 1, 2, 0x40, 0x200, 0x80000, 0x200000, 0x10000
 
 
@@ -151,8 +152,11 @@ def test_the_launchers_own_calls_are_never_shown(mode: LauncherMode) -> None:
     """It must not wait for the observer: deadlines are its affair."""
     assert answer(mode, "off", "openat2", 0, 4096, 4096, 24, KEY) == ALLOW
     assert answer(mode, "off", "openat", 0, 4096, O_PATH | O_CLOEXEC) == ALLOW
+    assert answer(mode, "ports", "sendmsg", 5, 4096, MSG_NOSIGNAL) == ALLOW
+    assert answer(mode, "off", "sendmsg", 5, 4096, MSG_NOSIGNAL | MSG_DONTWAIT) == ALLOW
+    for status in (0, 127):  # success, and what posix_spawn's child ends with
+        assert answer(mode, "off", "exit_group", status) == ALLOW
     for call in (
-        "sendmsg",
         "recvmsg",
         "kill",
         "wait4",
@@ -178,10 +182,22 @@ def test_addresses_are_shown_where_they_may_be_out_of_reach() -> None:
             assert answer(mode, policy, "connect", 3, 4096, 16) == NOTIFY  # sockets with a path, at least
             assert answer(mode, policy, "sendto", 3, 4096, 1, 0, 4096, 16) == NOTIFY
             assert answer(mode, policy, "sendto", 3, 4096, 1, 0, 0, 0) == ALLOW
-    assert answer("plain", "off", "connect", 3, 4096, 16) == ALLOW
+            assert answer(mode, policy, "sendmsg", 3, 4096, 0) == answer(mode, policy, "sendmmsg", 3, 4096, 1, 0) == NOTIFY
+    for call in ("connect", "sendmsg", "sendmmsg"):  # there no socket can be made that might reach anybody
+        assert answer("plain", "off", call, 3, 4096, 0) == ALLOW
     assert answer("plain", "ports", "connect", 3, 4096, 16) == NOTIFY
     assert answer("plain", "off", "socket", 2, 1, 0) == answer("plain", "off", "socket", 1, 1, 0) == notify(errno.EACCES)
     assert answer("plain", "off", "socket", 17, 3, 0) == Action(Verdict.ERRNO, errno.EAFNOSUPPORT)
+
+
+def test_failures_are_shown_where_sockets_are_refused_that_programs_do_without() -> None:
+    for mode in MODES:
+        for policy in ("off", "ports", "full"):
+            shown = mode == "plain" or policy == "ports"
+            assert (
+                answer(mode, policy, "exit_group", 1) == answer(mode, policy, "exit_group", 0x1FF) == (NOTIFY if shown else ALLOW)
+            )
+            assert answer(mode, policy, "exit_group", 0x100) == ALLOW  # the kernel takes the low byte
 
 
 def test_metadata_is_shown_where_mounts_decide_and_refused_where_the_filter_does() -> None:

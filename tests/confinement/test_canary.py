@@ -85,7 +85,7 @@ def test_what_is_announced_and_does_not_hold_is_found_out(
 @in_modes()
 def test_the_canary_is_stopped_everywhere_it_matters(mode: str, workspace: Path) -> None:
     with confined(workspace, mode) as broker:
-        _, commands = broker.command_parts
+        _, commands, _ = broker.command_parts
         report = commands.canary(read_only=True)
         claimed = states(broker)
     succeeded = {each.protection for each in report.attempts if not each.stopped}

@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.confinement.places import confined
 with confined(Path(sys.argv[1]), sys.argv[2], unlocked=True) as broker:
     started = broker.start_command(("sh", "-c", "echo running; while :; do sleep 0.05; done"))
-    _, commands = broker.command_parts
+    _, commands, _ = broker.command_parts
     for event in started.events():
         print(commands.private(), flush=True)
 """

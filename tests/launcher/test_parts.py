@@ -319,3 +319,33 @@ def test_what_the_observer_hands_over_too_late_is_counted_and_never_taken_for_th
         answering.start()
         assert taken() == ([["mkdir", "/in-time", "", "host_writes"]], 0)
         answering.join()
+
+
+def test_what_a_process_may_do_without_is_sure_once_that_process_fails() -> None:
+    ledger, unix, inet = Ledger(), Refusal("socket", "", "unix", "host_sockets"), Refusal("socket", "", "inet6", "network")
+    assert ledger.note(7, unix, 100)
+    assert not ledger.note(7, inet, 101) and not ledger.note(7, inet, 102) and not ledger.count(7)
+    ledger.failed(7, 103)
+    ledger.failed(8, 101)
+    ledger.failed(7, 102)
+    assert ledger.take(7) == {"refusals": [inet], "unsure": [unix], "beyond": 1}
+    assert ledger.take(7) == {"refusals": [], "unsure": [], "beyond": 0}
+
+
+def test_what_more_processes_ask_for_than_are_remembered_is_sure() -> None:
+    ledger, unix = Ledger(), Refusal("socket", "", "unix", "host_sockets")
+    for process in range(1, 257):
+        ledger.note(7, unix, process)
+    assert ledger.take(7) == {"refusals": [], "unsure": [unix], "beyond": 0}
+    for process in range(1, 258):
+        ledger.note(7, unix, process)
+    assert ledger.take(7) == {"refusals": [unix], "unsure": [], "beyond": 0}
+
+
+def test_unsure_refusals_take_room_as_well() -> None:
+    ledger = Ledger()
+    for number in range(100):
+        ledger.note(7, Refusal("socket", "", f"family {number}", "network"), number + 1)
+        ledger.note(7, Refusal("mkdir", f"/{number}", "", "host_writes"))
+    found = ledger.take(7)
+    assert (len(found["refusals"]), len(found["unsure"]), found["beyond"]) == (32, 32, 136)

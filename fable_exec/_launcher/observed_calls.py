@@ -1,0 +1,185 @@
+"""What a watched call is about to do, read from its registers and its caller's memory; for reports only.
+
+Another thread of the caller may change that memory at any time. Of a call that would fail for what is found there (no such
+descriptor, an empty path, a null pointer) there is nothing to report: OSError or ValueError. How each call is to be read is
+`confine.observing`'s table.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from . import observed_addresses
+from .kernel_fs import openat2
+from .kernel_notify import Call, memory_of
+from .linuxos import O_PATH
+from .observed_addresses import Address
+from .observed_paths import Attempt
+
+_MAX_PATH_BYTES = 4096  # PATH_MAX
+_MAX_ADDRESS_BYTES = 128  # struct sockaddr_storage
+_MAX_MESSAGES = 64  # of one sendmmsg(2)
+_AT_FDCWD = -100
+_AT_SYMLINK_NOFOLLOW, _AT_REMOVEDIR, _AT_SYMLINK_FOLLOW, _AT_EMPTY_PATH = 0x100, 0x200, 0x400, 0x1000
+_NO_REPLACE, _EXCHANGE = 1, 2  # of renameat2(2)
+_NO_FOLLOW, _EMPTY_PATH = -2, -3
+_CHANGES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
+_TEMPORARY = 0o20000000  # O_TMPFILE without O_DIRECTORY
+_CACHED_ONLY = 0x20  # RESOLVE_CACHED
+_OPEN_HOW = struct.Struct("=QQQ")
+_MESSAGE_HEADER = struct.Struct("=QI")  # the beginning of struct msghdr: the address and its length
+_MESSAGE_BYTES = 64  # struct mmsghdr
+
+
+def attempts_of(call: Call, operation: str, kind: str, places: list[list[int]]) -> list[Attempt]:
+    """What the call is about to do, path by path.
+
+    Args:
+        operation: the word for reports.
+        kind: what must be there (`observed_paths`), or the name of a call that must be read in its own way.
+        places: where its paths are, as `confine.observing` says.
+    """
+    if kind == "open":
+        return _opening(call, *places[0])
+    if kind in ("rename", "renameat2"):
+        flags = call.arguments[4] if kind == "renameat2" else 0
+        target = "present" if flags & _EXCHANGE else "absent" if flags & _NO_REPLACE else "either"
+        return [_attempt(call, operation, needs, place) for needs, place in zip(("present", target), places, strict=True)]
+    if kind in ("link", "linkat"):
+        flags = call.arguments[4] if kind == "linkat" else 0
+        source = _attempt(call, operation, "file", [*places[0][:2], _link_flags(flags)])
+        return [source._replace(told=False), _attempt(call, operation, "absent file", places[1])]
+    if kind == "unlinkat" and call.arguments[2] & _AT_REMOVEDIR:
+        return [_attempt(call, "rmdir", "empty", places[0])]
+    return [_attempt(call, operation, "file" if kind == "unlinkat" else kind, places[0])]
+
+
+def _link_flags(flags: int) -> int:
+    if flags & _AT_EMPTY_PATH:
+        return _EMPTY_PATH
+    return -1 if flags & _AT_SYMLINK_FOLLOW else _NO_FOLLOW
+
+
+def _attempt(call: Call, operation: str, needs: str, place: list[int]) -> Attempt:
+    path, follows = path_of(call, place)
+    return Attempt(operation, path, needs, follows)
+
+
+def _opening(call: Call, directory: int, pointer: int, flags_at: int) -> list[Attempt]:
+    """An open: `flags_at` is the argument with its flags, -1 for creat(2), -2 where argument 2 points to them (openat2(2))."""
+    flags, resolve = os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0
+    if flags_at == -2:
+        flags, _, resolve = _OPEN_HOW.unpack(memory_of(call.pid, call.arguments[2], _OPEN_HOW.size))
+    elif flags_at >= 0:
+        flags = call.arguments[flags_at]
+    if flags & O_PATH:
+        return []  # nothing is opened
+    exclusive = flags & os.O_CREAT and flags & os.O_EXCL
+    follows = not exclusive and not flags & os.O_NOFOLLOW
+    path = _resolved(call, directory, pointer, resolve) if resolve else path_of(call, [directory, pointer, -1])[0]
+    if flags & os.O_DIRECTORY and flags & _TEMPORARY:
+        return [Attempt("create", path, "directory", follows=True)]
+    if not flags & (_CHANGES | os.O_CREAT):
+        needs = "directory" if flags & os.O_DIRECTORY else "present"
+        return [Attempt("open for reading", path, needs, follows, reads=True)]
+    if flags & os.O_DIRECTORY:
+        return []  # no directory is opened so
+    if exclusive or not flags & _CHANGES:
+        return [Attempt("create", path, "absent file", follows)]
+    return [Attempt("open for writing", path, "creatable" if flags & os.O_CREAT else "file", follows)]
+
+
+def _resolved(call: Call, directory: int, pointer: int, resolve: int) -> str:
+    """Where the path leads under the RESOLVE_* rules of openat2(2); OSError where they forbid the way."""
+    resolve &= ~_CACHED_ONLY
+    name = _text(call, call.arguments[pointer])
+    handle = os.open(_base(call.pid, _descriptor(call, directory)), O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            return _place_of(openat2(handle, name, O_PATH | os.O_CLOEXEC, 0, resolve))
+        except FileNotFoundError:
+            parent, last = os.path.split(name.rstrip("/"))
+            return os.path.join(_place_of(openat2(handle, parent or ".", O_PATH | os.O_CLOEXEC, 0, resolve)), last)
+    finally:
+        os.close(handle)
+
+
+def _place_of(handle: int) -> str:
+    """The path of what is open there; closes it."""
+    try:
+        return os.readlink(f"/proc/self/fd/{handle}")
+    finally:
+        os.close(handle)
+
+
+def path_of(call: Call, place: list[int]) -> tuple[str, bool]:
+    """The path at `place`, absolute, and whether a link at its end is followed.
+
+    Without a pointer, and where the call allows an empty path or none, it is the link in /proc to what the descriptor holds: that
+    may have no name any more.
+    """
+    directory, pointer, links = place
+    flags = call.arguments[links] if links >= 0 else _AT_EMPTY_PATH if links == _EMPTY_PATH else 0
+    descriptor = _descriptor(call, directory)
+    text = _text(call, call.arguments[pointer]) if pointer >= 0 and call.arguments[pointer] else ""
+    if text:
+        follows = links not in (_NO_FOLLOW, _EMPTY_PATH) and not flags & _AT_SYMLINK_NOFOLLOW
+        return absolute(call.pid, descriptor, text), follows
+    if pointer >= 0 and (descriptor == _AT_FDCWD if not call.arguments[pointer] else not flags & _AT_EMPTY_PATH):
+        raise ValueError("no path and no descriptor instead")
+    return f"/proc/{call.pid}/{'cwd' if descriptor == _AT_FDCWD else f'fd/{descriptor}'}", True
+
+
+def _descriptor(call: Call, directory: int) -> int:
+    return _AT_FDCWD if directory < 0 else as_int(call.arguments[directory])
+
+
+def _text(call: Call, address: int) -> str:
+    return os.fsdecode(memory_of(call.pid, address, _MAX_PATH_BYTES).split(b"\0", 1)[0])
+
+
+def absolute(pid: int, descriptor: int, path: str) -> str:
+    """The path of `pid`, relative to its directory `descriptor` when it does not begin at the root."""
+    return path if path.startswith("/") else os.path.join(_base(pid, descriptor), path)
+
+
+def _base(pid: int, descriptor: int) -> str:
+    base = os.readlink(f"/proc/{pid}/cwd" if descriptor == _AT_FDCWD else f"/proc/{pid}/fd/{descriptor}")
+    if not base.startswith("/"):
+        raise ValueError("a descriptor without a path: a pipe, a socket, memory")
+    return base
+
+
+def addresses_of(call: Call, kind: str, places: list[int]) -> Iterator[Address]:
+    """The socket addresses of the call: an "address" (pointer, length), "message" (pointer) or "messages" (pointer, number)."""
+    if kind == "address":
+        pointer, length = places
+        headers = [(call.arguments[pointer], call.arguments[length])]
+    else:
+        count = 1 if kind == "message" else min(call.arguments[places[1]] & 0xFFFFFFFF, _MAX_MESSAGES)
+        headers = _headers(call, call.arguments[places[0]], count)
+    for pointer, length in headers:
+        if pointer:
+            size = min(length & 0xFFFFFFFF, _MAX_ADDRESS_BYTES)
+            address = observed_addresses.parse(memory_of(call.pid, pointer, size))
+            if address is not None:
+                yield address
+
+
+def _headers(call: Call, pointer: int, count: int) -> list[tuple[Any, ...]]:
+    """Of each message where its address is, and how long."""
+    raw = memory_of(call.pid, pointer, count * _MESSAGE_BYTES)
+    return [
+        _MESSAGE_HEADER.unpack_from(raw, start)
+        for start in range(0, count * _MESSAGE_BYTES, _MESSAGE_BYTES)
+        if start + _MESSAGE_HEADER.size <= len(raw)
+    ]
+
+
+def as_int(argument: int) -> int:
+    """A register as the int that the kernel takes it for."""
+    low = argument & 0xFFFFFFFF
+    return low - (1 << 32) if low & 0x80000000 else low
