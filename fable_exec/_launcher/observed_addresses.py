@@ -9,6 +9,7 @@ import contextlib
 import os
 import socket
 import struct
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from . import kernel_notify
@@ -17,6 +18,7 @@ _FAMILY = struct.Struct("=H")
 _PORT = struct.Struct("!H")
 _LISTENING = "0A"
 _NAME_SERVER = 53
+_BLOCK_BYTES = 512
 _MAPPED = bytes(10) + b"\xff\xff"  # an IPv4 address within IPv6
 
 
@@ -153,10 +155,22 @@ def _is_held(inode: str) -> bool:
     return False
 
 
-def _lines(pid: int, table: str, splits: int) -> list[list[str]]:
-    """The lines of a table of the network that `pid` has, without its heading."""
+def _lines(pid: int, table: str, splits: int) -> Iterator[list[str]]:
+    """The lines of a table of the network that `pid` has, without its heading.
+
+    Little by little, because the kernel goes through as much of its tables as it is asked for: what listens comes first in that
+    of TCP, and a look at all of it takes milliseconds.
+    """
     try:
-        with open(f"/proc/{pid}/net/{table}", "rb") as lines:  # as bytes: no codec is to be looked for in this root
-            return [os.fsdecode(line.rstrip(b"\n")).split(None, splits) for line in lines][1:]
+        handle = os.open(f"/proc/{pid}/net/{table}", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return []  # a machine without IPv6
+        return  # a machine without IPv6
+    try:
+        rest, heading = b"", True
+        while block := os.read(handle, _BLOCK_BYTES):
+            *lines, rest = (rest + block).split(b"\n")
+            for line in lines[heading:]:
+                yield os.fsdecode(line).split(None, splits)
+            heading = heading and not lines
+    finally:
+        os.close(handle)

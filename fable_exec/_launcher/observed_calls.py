@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from . import observed_addresses
@@ -21,7 +21,7 @@ from .observed_paths import Attempt
 
 _MAX_PATH_BYTES = 4096  # PATH_MAX
 _MAX_ADDRESS_BYTES = 128  # struct sockaddr_storage
-_MAX_MESSAGES = 64  # of one sendmmsg(2)
+_MAX_MESSAGES = 16  # that are looked at of one sendmmsg(2)
 _AT_FDCWD = -100
 _AT_SYMLINK_NOFOLLOW, _AT_REMOVEDIR, _AT_SYMLINK_FOLLOW, _AT_EMPTY_PATH = 0x100, 0x200, 0x400, 0x1000
 _NO_REPLACE, _EXCHANGE = 1, 2  # of renameat2(2)
@@ -153,20 +153,20 @@ def _base(pid: int, descriptor: int) -> str:
     return base
 
 
-def addresses_of(call: Call, kind: str, places: list[int]) -> Iterator[Address]:
-    """The socket addresses of the call: an "address" (pointer, length), "message" (pointer) or "messages" (pointer, number)."""
+def addresses_of(call: Call, kind: str, places: list[int]) -> Iterable[Address]:
+    """The socket addresses of the call, each once: "address" (pointer, length), "message" (pointer), "messages" (pointer, number)."""
     if kind == "address":
         pointer, length = places
         headers = [(call.arguments[pointer], call.arguments[length])]
     else:
         count = 1 if kind == "message" else min(call.arguments[places[1]] & 0xFFFFFFFF, _MAX_MESSAGES)
         headers = _headers(call, call.arguments[places[0]], count)
-    for pointer, length in headers:
-        if pointer:
-            size = min(length & 0xFFFFFFFF, _MAX_ADDRESS_BYTES)
-            address = observed_addresses.parse(memory_of(call.pid, pointer, size))
-            if address is not None:
-                yield address
+    found = {
+        observed_addresses.parse(memory_of(call.pid, pointer, min(length & 0xFFFFFFFF, _MAX_ADDRESS_BYTES))): None
+        for pointer, length in headers
+        if pointer
+    }
+    return [address for address in found if address is not None]
 
 
 def _headers(call: Call, pointer: int, count: int) -> list[tuple[Any, ...]]:

@@ -59,7 +59,7 @@ def _refusals(result: CommandResult) -> Iterator[str]:
     named = list(kinds.values())[:_NAMED_DENIALS]
     yield from map(_refusal, named)
     more = len(result.denials) - sum(map(len, named)) + result.denials_omitted
-    if more:
+    if more and named:  # what is only counted is what the command did without
         yield f"refused: {more} more"
 
 

@@ -71,6 +71,7 @@ REFUSALS: dict[str, tuple[list[Denial], int, list[str]]] = {
         4,
         ["refused: read x (host_reads)", "refused: plant git-hook a (later_files): kept as 1", "refused: 4 more"],
     ),
+    "only counted: the command did without": ([], 4, []),
     "more kinds than are named": (
         [Denial(operation=f"act{number % 12}", path="x", protection="host_reads") for number in range(24)],
         1,

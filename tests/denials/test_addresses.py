@@ -196,6 +196,20 @@ def test_an_address_for_what_cannot_take_it_is_no_refusal(mode: str, workspace: 
     assert told(result) == set()
 
 
+BOTH = """
+import ctypes, socket, struct
+raw = struct.pack("=H", socket.AF_INET) + bytes((0, 80)) + socket.inet_aton("192.0.2.1") + bytes(8)
+with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as ours:
+    ctypes.CDLL(None).sendto(ours.fileno(), b"x", 1, 0, raw, len(raw))
+"""
+
+
+@in_modes("slots", "namespace")
+def test_datagrams_over_ipv6_sockets_may_have_ipv4_addresses(mode: str, workspace: Path) -> None:
+    with confined(workspace, mode, allowed_executables=PROGRAMS) as broker:
+        assert told(python(broker, BOTH)) == {("send", "192.0.2.1:80", "network")}
+
+
 INET = struct.pack("=H", socket.AF_INET) + bytes((0, 80)) + socket.inet_aton("127.0.0.1") + bytes(8)
 INET6 = struct.pack("=H", socket.AF_INET6) + bytes((0, 80)) + bytes(4) + bytes(15) + b"\1" + bytes(4)
 UNIX = struct.pack("=H", socket.AF_UNIX)
@@ -227,3 +241,29 @@ def test_an_address_is_read_as_the_kernel_reads_it(raw: bytes, path: str, text: 
 )
 def test_what_is_no_address_of_these_families_is_none(raw: bytes) -> None:
     assert parse(raw) is None
+
+
+MANY = """
+import contextlib, os, socket
+servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(60)]
+named = [socket.socket(socket.AF_UNIX) for _ in range(60)]
+for number, server in enumerate(named):
+    server.bind(chr(0) + "own" * 30 + str(number)); server.listen()
+for server in (*servers, *named):
+    with socket.socket(server.family) as ours: ours.connect(server.getsockname())
+for port in (9, 65535):
+    with contextlib.suppress(OSError): socket.create_connection(("127.0.0.1", port))
+with contextlib.suppress(OSError): socket.socket(socket.AF_UNIX).connect(chr(0) + "own" * 30)
+"""
+
+
+@in_modes("slots", "namespace")
+def test_each_of_many_servers_is_found(mode: str, workspace: Path) -> None:
+    with confined(workspace, mode, allowed_executables=PROGRAMS) as broker:
+        result = python(broker, MANY)
+    assert result.success, result.stderr
+    assert told(result) == {
+        ("connect", "127.0.0.1:9", "network"),
+        ("connect", "127.0.0.1:65535", "network"),
+        ("connect", "@" + "own" * 30, "host_sockets"),
+    }

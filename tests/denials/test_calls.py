@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fable_exec import Confinement, EnvironmentPolicy
+from fable_exec import Confinement, ConfinementUnavailable, EnvironmentPolicy
 from fable_exec.policy import Protections
 from tests.confinement.places import confined, in_modes, run
 from tests.denials.told import PROGRAMS, python, told
@@ -61,6 +61,11 @@ def test_leak_sanitizer_fails_and_is_told_what_to_do(mode: str, workspace: Path,
             assert "detect_leaks=0" in result.denials[0].suggestion
     with confined(workspace, mode, allowed_executables=sanitized, environment=environment) as broker:
         assert run(broker, sanitized[0]).denials == ()
+    if mode == "plain":  # where the filter is all that holds some strict protections
+        surface_off = Confinement(protections=Protections(kernel_surface="off"))
+        with confined(workspace, mode, allowed_executables=sanitized, confinement=surface_off) as broker:
+            with pytest.raises(ConfinementUnavailable):
+                broker.execute_command((sanitized[0],))
     without = Confinement.off() if mode == "plain" else Confinement(protections=Protections(kernel_surface="off"))
     with confined(workspace, mode, unlocked=True, allowed_executables=sanitized, confinement=without) as broker:
         for program in sanitized:

@@ -163,7 +163,8 @@ def test_any_port_is_a_look_as_well(mode: str, workspace: Path) -> None:
         assert told(python(broker, text + "sys.exit(3)")) == {("bind", "[::1]:0", "network")}
 
 
-@in_modes("slots", "namespace")
-def test_raw_packets_are_told_where_there_are_namespaces(mode: str, workspace: Path) -> None:
-    with confined(workspace, mode, allowed_executables=PROGRAMS) as broker:
+@pytest.mark.parametrize("network", ["off", "ports", "full"])
+@in_modes()
+def test_raw_packets_are_refused_and_told_whatever_the_network(mode: str, network: str, workspace: Path) -> None:
+    with confined(workspace, mode, confinement=Confinement(network=network), allowed_executables=PROGRAMS) as broker:  # type: ignore[arg-type]  # a word of the policy
         assert told(python(broker, attempt("socket.AF_INET, socket.SOCK_RAW, 1", ""))) == {("socket", "inet raw", "network")}
