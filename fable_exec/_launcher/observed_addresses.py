@@ -71,21 +71,21 @@ class Network:
         self._ports: dict[str, list[int]] = {"connect": rules["connect"], "send": rules["connect"], "bind": rules["bind"]}
         self._names: str = rules["names"]
 
-    def refuses(self, operation: str, address: Address, pid: int, descriptor: int) -> str | None:
-        """The protection that keeps `pid` from connecting its `descriptor` to, sending to or binding `address`; None if none.
+    def refuses(self, operation: str, address: Address, pid: int, descriptor: int) -> bool | None:
+        """Whether the plan keeps `pid` from connecting its `descriptor` to, sending to or binding `address`.
 
-        Raises OSError when it is no socket.
+        None when that does not show: the call fails by itself, or reaches nobody yet. Raises OSError when it is no socket.
         """
         if not self._may_refuse(operation, address):
-            return None
+            return False
         with kernel_notify.copied_socket(pid, descriptor) as ours:
             if not _takes(ours, address) or (operation == "send" and ours.type != socket.SOCK_DGRAM):
                 return None  # the address of another kind of socket is a fault of the caller's
             if address.family == socket.AF_UNIX:
-                return "host_sockets" if self._hides_name(address.name, pid) else None
-            if self._kind == "own" and _is_loopback(address) and not _wants_the_hosts(operation, address, pid, ours):
-                return None
-        return "network"
+                return self._hides_name(address.name, pid)
+            if self._kind == "own" and _is_loopback(address):
+                return _wants_the_hosts(operation, address, pid, ours)
+        return True
 
     def _may_refuse(self, operation: str, address: Address) -> bool:
         if address.family == socket.AF_UNIX:
@@ -117,7 +117,7 @@ def _takes(ours: socket.socket, address: Address) -> bool:
     return ours.family == socket.AF_INET6 and address.family == socket.AF_INET and ours.type == socket.SOCK_DGRAM
 
 
-def _wants_the_hosts(operation: str, address: Address, pid: int, ours: socket.socket) -> bool:
+def _wants_the_hosts(operation: str, address: Address, pid: int, ours: socket.socket) -> bool | None:
     """Whether it is a port of the host's that is wanted on this machine, because nothing of the launcher's own is there.
 
     To connect a datagram socket sends nothing: the C library does so to see which address it would have, for every name that it
@@ -126,7 +126,7 @@ def _wants_the_hosts(operation: str, address: Address, pid: int, ours: socket.so
     if ours.type == socket.SOCK_STREAM:
         return not _is_taken(address.port, pid, "tcp", _LISTENING)
     if ours.proto != socket.IPPROTO_UDP or not (operation == "send" or address.port == _NAME_SERVER):
-        return False
+        return None
     return not _is_taken(address.port, pid, "udp", "")
 
 

@@ -154,7 +154,8 @@ def _base(pid: int, descriptor: int) -> str:
 
 
 def addresses_of(call: Call, kind: str, places: list[int]) -> Iterable[Address]:
-    """The socket addresses of the call, each once: "address" (pointer, length), "message" (pointer), "messages" (pointer, number)."""
+    """The socket addresses of the call, each once. `places` are the arguments of one and its length, of a message, or of several
+    messages and their number, as `kind` says: "address", "message" or "messages"."""
     if kind == "address":
         pointer, length = places
         headers = [(call.arguments[pointer], call.arguments[length])]

@@ -185,11 +185,12 @@ class Observer:
             self._note_socket_file(call, operation, address.path)
             return
         refusal = Refusal(operation, "", address.text, "host_sockets" if address.family == socket.AF_UNIX else "network")
-        if not self._network.refuses(operation, address, call.pid, observed_calls.as_int(call.arguments[0])):
-            self._withdraw(call, refusal)
-        else:
+        refused = self._network.refuses(operation, address, call.pid, observed_calls.as_int(call.arguments[0]))
+        if refused:
             any_port = operation == "bind" and not address.port
             self._tell(call, refusal, unless_it_did_without=any_port)
+        elif refused is not None:
+            self._withdraw(call, refusal)
 
     def _note_socket_file(self, call: Call, operation: str, path: str) -> None:
         path = observed_calls.absolute(call.pid, _AT_FDCWD, path)

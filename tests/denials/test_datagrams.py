@@ -52,6 +52,22 @@ def test_datagrams_to_a_port_of_this_machine_are_told_where_nothing_of_the_comma
     assert told(result) == {("send", f"127.0.0.1:{port}", "network"), ("send", f"[::1]:{port}", "network")}
 
 
+UNANSWERED = """
+import contextlib, socket
+with contextlib.suppress(OSError): socket.create_connection(("127.0.0.1", 5432))
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ours: ours.connect(("127.0.0.1", 5432))
+"""
+
+
+@in_modes("slots", "namespace")
+def test_a_datagram_socket_that_is_connected_takes_no_refusal_back(mode: str, workspace: Path) -> None:
+    """Only who is reached after all was not refused; the C library connects datagram sockets to everything that it looks up."""
+    with confined(workspace, mode, allowed_executables=PROGRAMS) as broker:
+        result = python(broker, UNANSWERED)
+    assert result.success, result.stderr
+    assert told(result) == {("connect", "127.0.0.1:5432", "network")}
+
+
 LOOK_UP = "import socket, sys\ntry: print(socket.{call})\nexcept OSError as error: print('failed')"
 LOOK_UPS = ("getaddrinfo('example.org', 80)", "gethostbyname('example.org')")
 

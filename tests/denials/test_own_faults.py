@@ -216,6 +216,26 @@ def test_what_lies_on_another_file_system_cannot_be_moved_there_anyway(mode: str
         assert told(python(broker, HOW, place, statements(table))) == set()
 
 
+READING = {
+    "nothing": ('os.open(at("missing"), os.O_RDONLY)', "ENOENT"),
+    "a link that is not followed": ('os.open(at("link"), os.O_RDONLY | os.O_NOFOLLOW)', "ELOOP"),
+    "links in a circle": ('os.open(at("circle"), os.O_RDONLY)', "ELOOP"),
+    "a file as a directory": ('os.open(at("file/"), os.O_RDONLY)', "ENOTDIR"),
+    "below a file": ('os.open(at("file/x"), os.O_RDONLY)', "ENOTDIR"),
+    "what leads out": ('openat2(os.open(at("empty"), os.O_RDONLY | os.O_PATH), "../file", os.O_RDONLY, 8)', "EXDEV"),
+}
+
+
+@in_modes("plain")
+def test_nothing_is_told_of_reads_that_fail_for_their_names(mode: str, workspace: Path, place: Path) -> None:
+    seen, read = Confinement(observe="reads"), {"read": ('os.open(at("file"), os.O_RDONLY)', "")}
+    with confined(workspace, mode, confinement=seen, allowed_executables=PROGRAMS) as broker:
+        result = python(broker, HOW, place, statements(READING))
+        assert answers(result) == {name: number for name, (_, number) in READING.items()}
+        assert told(result) == set()
+        assert told(python(broker, HOW, place, statements(read))) == {("open for reading", f"{place}/file", "host_reads")}
+
+
 SUCCEEDS = {
     "a pipe": 'os.open(at("pipe"), os.O_RDWR | os.O_NONBLOCK)',
     "a file that is there, or would be made": 'os.open(at("file"), os.O_RDONLY | os.O_CREAT)',
