@@ -27,6 +27,7 @@
     │       └── PathPermission (PermissionError)    the system's no, not the policy's
     └── nobody can act on the spot
         ├── IdentityLost (ProcessLookupError)       the process is no longer who it was
+        ├── SignalRefused (PermissionError)         a signal could reach one who must not get it
         ├── BrokerGone (ConnectionError)            the other side went away
         └── InternalError                           "cannot happen" happened
 
@@ -62,6 +63,7 @@ __all__ = [
     "PathNotFound",
     "PathPermission",
     "PolicyError",
+    "SignalRefused",
     "StateUnreadable",
     "WritesLocked",
 ]
@@ -277,9 +279,20 @@ class PathPermission(PathError, PermissionError):
 
 
 class IdentityLost(FableExecError, ProcessLookupError):
-    """The process is gone or cannot be proved to be the recorded one; no signal was sent."""
+    """The process is gone or cannot be proved to be the recorded one; no signal was sent.
+
+    `gone` says which: true when it is no more (or a zombie), false when neither that nor the contrary is proved.
+    """
 
     code = "identity-lost"
+    gone: bool = False
+
+
+class SignalRefused(FableExecError, PermissionError):
+    """A signal was not sent, because it could have reached one who must not get it. `reason` says whom, or what had changed."""
+
+    code = "signal-refused"
+    reason: str = ""
 
 
 class BrokerGone(FableExecError, ConnectionError):
