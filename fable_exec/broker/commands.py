@@ -106,16 +106,17 @@ class CommandWork:
 
         Raises:
             ExecutableDenied, ArgumentDenied, WritesLocked: the policy says no. PathDenied: so do the path rules of cwd.
+            PathNotFound: the workspace is gone or was moved.
             InvalidRequest: a deadline is beyond the policy's limits.
         """
         timeout, idle = self._deadlines(request)
+        self._paths.require_workspace()
         cwd = self.directory(request.cwd)
         decided = self.decide(request.command, cwd)
         executable, decision = decided.executable, decided.decision
         operation.decided(decision, {"command": request.command, "cwd": str(cwd), **decided.told()})
         if executable is None:
             raise ExecutableDenied(decision.message)
-        self._paths.require_workspace()
         environment = command_environment(self.environment, request.env, self._policy.environment)
         command = Command(
             argv=(executable.registered_path, *request.command[1:]),

@@ -144,16 +144,13 @@ class ExecutionBroker(BlockingCalls):
 
     @contextmanager
     def operation(self, request: Request) -> Iterator[Operation]:
-        """Around the work on one request: it is refused when the broker is closed, or the workspace is not where it was, and what
-        goes wrong is written down."""
+        """Around the work on one request: it is refused when the broker is closed, and what goes wrong is written down."""
         if self._closed:
             raise BrokerGone("the broker is closed")
         if self._holdings.dropped:
             self._holdings.dropped.finish()
         operation = self._recorder.begin(request.action)
         try:
-            if not isinstance(request, _ABOUT_ITSELF):
-                self._workspace.check()
             yield operation
         except BaseException as error:
             operation.failed(error)
@@ -366,9 +363,6 @@ class ExecutionBroker(BlockingCalls):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-
-_ABOUT_ITSELF = (Probe, ReadCommand, WriteStdin, Cancel, ListCommands)
-"""Requests that need no workspace."""
 
 _ACTS: Mapping[type[Request], Callable[[ExecutionBroker], _Act]] = {
     # Looked up anew each time: a broker that held its own methods would hold itself, and stay until garbage is collected.

@@ -24,7 +24,8 @@ class DoorPaths:
         self._rules = rules
 
     def require_workspace(self) -> None:
-        """Raise PathNotFound (workspace-gone) if the workspace was removed: a command would run in an empty directory."""
+        """Raise PathNotFound if a command would run in an empty directory (workspace-gone), or find another one at the path that
+        its rules name (workspace-moved). What works by the workspace's descriptor need not ask."""
         self._workspace.check()
 
     def existing(self, text: str) -> WorkspacePath:
