@@ -121,6 +121,7 @@ SITUATION: dict[str, Callable[[], str]] = {
     "git": _tool("git"),
     "node": _tool("node"),
     "ordinary_user": _is_ordinary_user,
+    "ps": _tool("ps"),
     "root": _is_root,
 }
 

@@ -59,7 +59,7 @@ else:
     def pidfd_open(pid: int, flags: int = 0) -> int:
         raise _missing()
 
-    def pidfd_send_signal(descriptor: int, number: int, /) -> None:
+    def pidfd_send_signal(descriptor: int, number: int, info: None = None, flags: int = 0, /) -> None:
         raise _missing()
 
     def memory_file(name: str) -> int:
