@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +51,13 @@ def _try(argv: list[str]) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return "" if answer.returncode == 0 else (answer.stderr.strip().splitlines() or [f"exit status {answer.returncode}"])[-1]
+
+
+def _loop_ext4() -> str:
+    """May this user mount an ext4 that lies in a file, in a mount namespace of its own."""
+    with tempfile.TemporaryDirectory() as directory:
+        make = f"mkfs.ext4 -q {directory}/image && mkdir {directory}/disk && mount -o loop {directory}/image {directory}/disk"
+        return _is_linux() or _try(["unshare", "--mount", "sh", "-c", f"truncate -s 8M {directory}/image && {make}"])
 
 
 def _userns() -> str:
@@ -119,6 +127,7 @@ KERNEL: dict[str, Callable[[], str]] = {
 SITUATION: dict[str, Callable[[], str]] = {
     "gcc": _tool("gcc"),
     "git": _tool("git"),
+    "loop_ext4": _loop_ext4,
     "node": _tool("node"),
     "ordinary_user": _is_ordinary_user,
     "ps": _tool("ps"),

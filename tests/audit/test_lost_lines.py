@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
 from fable_exec.audit import AuditLog, verify_log
 from fable_exec.errors import AuditUnavailable
+from tests import disks
 from tests.audit.logs import lines
 
 
@@ -80,6 +78,8 @@ def test_a_full_disk_loses_lines_openly_and_nothing_else(tmp_path: Path) -> None
         import os, sys
         from fable_exec.audit import AuditLog, verify_log
         from fable_exec.errors import AuditUnavailable
+        from pathlib import Path
+        Path("ballast").write_bytes(bytes(8192))
         log = AuditLog("audit.jsonl", on_failure=sys.argv[1])
         written = lost = 0
         while lost < 3:
@@ -96,10 +96,5 @@ def test_a_full_disk_loses_lines_openly_and_nothing_else(tmp_path: Path) -> None
         print(report.ok, report.gaps, report.lines == written + 2)
     """
     for mode in ("refuse", "continue"):
-        mounted = f"mount -t tmpfs -o size=16k,mode=700 none {tmp_path} && cd {tmp_path}"
-        script = f'{mounted} && head -c 8192 /dev/zero >ballast && exec "$@"'
-        user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-        argv = ["unshare", *user, "--mount", "sh", "-c", script, "sh", sys.executable, "-c", textwrap.dedent(program), mode]
-        root = str(Path(__file__).resolve().parents[2])
-        answer = subprocess.run(argv, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": root})
+        answer = disks.on_tmpfs(tmp_path, "size=16k", program, mode)
         assert (answer.stdout, answer.stderr) == ("True 1 True\n", "")
