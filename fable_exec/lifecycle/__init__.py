@@ -1,0 +1,81 @@
+"""What an execution can be, what can happen to it, what is to be done then, and why it ended: tables without any act.
+
+`step` follows TRANSITIONS, `terminal_reason` the rules, `health` what a reader found. The shells around it are the keeper and
+`recover`; who they are, and how they do an action, is not known here.
+"""
+
+from __future__ import annotations
+
+from fable_exec.lifecycle.events import (
+    EVENTS,
+    POLICY_FAILURE_CODES,
+    Accepted,
+    Deadline,
+    DeadlinePassed,
+    DescendantsReconciled,
+    Event,
+    HostRebooted,
+    Judged,
+    KeeperLost,
+    LaunchFailed,
+    LeaderExited,
+    MemoryLimited,
+    OutputLimited,
+    SignalSent,
+    Started,
+    StopRequested,
+    WaitElapsed,
+)
+from fable_exec.lifecycle.health import Health, Liveness, health
+from fable_exec.lifecycle.reasons import (
+    RULES,
+    ExitCodeVerdict,
+    Facts,
+    TerminalReason,
+    Verdict,
+    asks_for_verdict,
+    judged,
+    terminal_reason,
+)
+from fable_exec.lifecycle.states import Phase, State
+from fable_exec.lifecycle.table import IGNORED, TRANSITIONS, Action, Progress, Row, step
+
+__all__ = [
+    "EVENTS",
+    "IGNORED",
+    "POLICY_FAILURE_CODES",
+    "RULES",
+    "TRANSITIONS",
+    "Accepted",
+    "Action",
+    "Deadline",
+    "DeadlinePassed",
+    "DescendantsReconciled",
+    "Event",
+    "ExitCodeVerdict",
+    "Facts",
+    "Health",
+    "HostRebooted",
+    "Judged",
+    "KeeperLost",
+    "LaunchFailed",
+    "LeaderExited",
+    "Liveness",
+    "MemoryLimited",
+    "OutputLimited",
+    "Phase",
+    "Progress",
+    "Row",
+    "SignalSent",
+    "Started",
+    "State",
+    "StopRequested",
+    "TerminalReason",
+    "Verdict",
+    "WaitElapsed",
+    "asks_for_verdict",
+    "health",
+    "judged",
+    "step",
+    "terminal_reason",
+]

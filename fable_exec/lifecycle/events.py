@@ -1,0 +1,163 @@
+"""What can happen to an execution, each a frozen value in the past tense. Pure: who noticed it, and how, is not told here."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import get_args
+
+import attrs
+
+__all__ = [
+    "EVENTS",
+    "POLICY_FAILURE_CODES",
+    "Accepted",
+    "Deadline",
+    "DeadlinePassed",
+    "DescendantsReconciled",
+    "Event",
+    "HostRebooted",
+    "Judged",
+    "KeeperLost",
+    "LaunchFailed",
+    "LeaderExited",
+    "MemoryLimited",
+    "OutputLimited",
+    "SignalSent",
+    "Started",
+    "StopRequested",
+    "WaitElapsed",
+]
+
+POLICY_FAILURE_CODES = frozenset({20})
+"""Statuses by which a job says that it worked, and that what it made is not good enough."""
+
+
+class Deadline(Enum):
+    """Which of the two times ran out; the value is the word of the record's field `deadline`."""
+
+    HARD = "hard"
+    IDLE = "idle"
+
+
+@attrs.frozen
+class Accepted:
+    """A start was decided for under the lock; nothing of this execution exists yet. The codes are those of its verdict."""
+
+    policy_failure_codes: frozenset[int] = POLICY_FAILURE_CODES
+
+
+@attrs.frozen
+class Started:
+    """The job's process was made and waits at the gate; who it is is known."""
+
+
+@attrs.frozen
+class LaunchFailed:
+    """The job never ran: something failed before the gate opened, or exec(2) failed behind it. `error` names stage and errno."""
+
+    error: str
+
+
+@attrs.frozen
+class StopRequested:
+    """Somebody asked for the end of the job."""
+
+
+@attrs.frozen
+class DeadlinePassed:
+    """The job had its time, or was silent for too long."""
+
+    deadline: Deadline
+
+
+@attrs.frozen
+class OutputLimited:
+    """The job wrote more than it may."""
+
+
+@attrs.frozen
+class MemoryLimited:
+    """The job used more memory than it may; also where the kernel noticed it and has killed already."""
+
+
+@attrs.frozen
+class SignalSent:
+    """The signal of the last TERMINATE or KILL was delivered to a leader that had not ended by itself."""
+
+    kill: bool = False
+
+
+@attrs.frozen
+class WaitElapsed:
+    """The time that the last BEGIN_GRACE or BEGIN_KILL_WAIT began is over."""
+
+
+@attrs.frozen
+class LeaderExited:
+    """The leader was reaped. `returncode` is negative for a signal, and None where nobody was told it: no number is invented."""
+
+    returncode: int | None
+
+
+@attrs.frozen(kw_only=True)
+class DescendantsReconciled:
+    """What the leader left was looked for, ended, and looked for again.
+
+    Args:
+        found: a member other than the leader was alive when the leader was gone, or the leader itself could not be ended.
+        remaining: a member is alive still.
+        quiescent: a proof, not a scan, says that nothing of the job is left.
+        error: why it could not be looked for; empty when it could.
+
+    Raises:
+        ValueError: the four contradict each other.
+    """
+
+    found: bool = False
+    remaining: bool = False
+    quiescent: bool
+    error: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        if self.remaining and not self.found:
+            raise ValueError("what remains was found")
+        if self.quiescent and (self.remaining or self.error):
+            raise ValueError("quiescent says that nothing remains and that nothing failed")
+
+
+@attrs.frozen
+class Judged:
+    """The verdict was given: did the job that ended by itself with status 0 do what it was for?"""
+
+    holds: bool
+
+
+@attrs.frozen
+class KeeperLost:
+    """The keeper has died, and nothing of what it kept runs any more. Only `recover` finds this out."""
+
+
+@attrs.frozen
+class HostRebooted:
+    """The machine was started anew since, and everything went with it. Only `recover` finds this out."""
+
+
+Event = (
+    Accepted
+    | Started
+    | LaunchFailed
+    | StopRequested
+    | DeadlinePassed
+    | OutputLimited
+    | MemoryLimited
+    | SignalSent
+    | WaitElapsed
+    | LeaderExited
+    | DescendantsReconciled
+    | Judged
+    | KeeperLost
+    | HostRebooted
+)
+
+EVENTS: tuple[type[Event], ...] = get_args(Event)
+"""Every kind of event."""

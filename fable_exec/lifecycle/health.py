@@ -1,0 +1,48 @@
+"""How an execution fares, from what a reader found: its state, its keeper, its job. Pure.
+
+The looks matter as much as the rule. A reader looks at the state, then at the locks and the job, then at the state again, and
+begins anew when it has changed meanwhile; else a healthy execution that is seen between two of its writes would look lost.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from fable_exec.lifecycle.states import State
+
+__all__ = ["Health", "Liveness", "health"]
+
+
+class Liveness(Enum):
+    """What is known of a process. What cannot be told is neither alive nor dead."""
+
+    ALIVE = "alive"
+    DEAD = "dead"
+    UNKNOWN = "unknown"
+
+
+class Health(Enum):
+    """The value is the word for people and on the wire."""
+
+    EXITED = "exited"
+    RUNNING = "running"
+    STARTING = "starting"
+    ORPHANED = "orphaned"
+    """The keeper is dead, and the job is not known to be."""
+    LOST = "lost"
+    """Keeper and job are dead and no outcome was recorded; `recover` will."""
+
+
+def health(state: State, keeper: Liveness, job: Liveness) -> Health:
+    """How an execution fares.
+
+    Args:
+        state: what its record says, read the same before and after the other two were looked at.
+        keeper: ALIVE while somebody holds the lock of the start or the lock of the keeper's life.
+        job: the recorded leader; in the state `accepted` no job exists and it is not looked at.
+    """
+    if state is State.EXITED:
+        return Health.EXITED
+    if keeper is not Liveness.DEAD:
+        return Health.STARTING if state is State.ACCEPTED else Health.RUNNING
+    return Health.LOST if state is State.ACCEPTED or job is Liveness.DEAD else Health.ORPHANED

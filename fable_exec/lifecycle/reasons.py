@@ -1,0 +1,140 @@
+"""The one reason why an execution ended: a closed set of words, and the rules by which facts choose among them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Protocol
+
+import attrs
+
+from fable_exec.lifecycle.events import POLICY_FAILURE_CODES, Deadline, Judged
+
+__all__ = [
+    "RULES",
+    "ExitCodeVerdict",
+    "Facts",
+    "TerminalReason",
+    "Verdict",
+    "asks_for_verdict",
+    "judged",
+    "terminal_reason",
+]
+
+
+class TerminalReason(Enum):
+    """Why an execution ended. The value is the word of the record's `termination_reason`."""
+
+    LAUNCH_FAILED = "launch_failed"
+    HOST_REBOOTED = "host_rebooted"
+    KEEPER_LOST = "keeper_lost"
+    DESCENDANTS_TERMINATED = "descendants_terminated"
+    DESCENDANTS_UNCONTAINED = "descendants_uncontained"
+    DESCENDANT_CHECK_FAILED = "descendant_check_failed"
+    STOPPED = "stopped"
+    TIMED_OUT = "timed_out"
+    OUTPUT_LIMITED = "output_limited"
+    MEMORY_LIMITED = "memory_limited"
+    COMPLETED = "completed"
+    VERIFICATION_FAILED = "verification_failed"
+    CRASHED = "crashed"
+
+
+@attrs.frozen(kw_only=True)
+class Facts:
+    """What is known of an execution that matters for its reason.
+
+    Args:
+        launch_error: why the job never ran, naming stage and errno; None when it ran.
+        descendants_detected: members outlived a leader that had ended by itself, or outlived everything.
+        descendants_quiescent: a proof says that nothing is left.
+        descendant_error: why that could not be looked for.
+        signal_sent: a signal of ours reached a job that had not ended by itself.
+        kill_sent: one of them was SIGKILL.
+        stop_signal_sent: it was sent because a stop was requested.
+        deadline: the deadline for which it was sent.
+        returncode: the leader's status, negative for a signal; None while it is not known, which is never taken for 0.
+        verdict_holds: the verdict's answer; False until it was asked.
+        policy_failure_codes: the statuses that count as a verdict of no.
+    """
+
+    launch_error: str | None = None
+    host_rebooted: bool = False
+    keeper_lost: bool = False
+    descendants_detected: bool = False
+    descendants_quiescent: bool = False
+    descendant_error: str = ""
+    signal_sent: bool = False
+    kill_sent: bool = False
+    stop_signal_sent: bool = False
+    deadline: Deadline | None = None
+    output_limited: bool = False
+    memory_limited: bool = False
+    returncode: int | None = None
+    verdict_holds: bool = False
+    policy_failure_codes: frozenset[int] = POLICY_FAILURE_CODES
+
+    @property
+    def exit_code(self) -> int | None:
+        """The status that the leader exited with; None when a signal ended it or nobody knows."""
+        return self.returncode if self.returncode is not None and self.returncode >= 0 else None
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended the leader; None when it exited or nobody knows."""
+        return -self.returncode if self.returncode is not None and self.returncode < 0 else None
+
+
+RULES: tuple[tuple[TerminalReason, Callable[[Facts], bool]], ...] = (
+    (TerminalReason.LAUNCH_FAILED, lambda facts: facts.launch_error is not None),
+    (TerminalReason.HOST_REBOOTED, lambda facts: facts.host_rebooted),
+    (TerminalReason.KEEPER_LOST, lambda facts: facts.keeper_lost),
+    (TerminalReason.DESCENDANTS_TERMINATED, lambda facts: facts.descendants_detected and facts.descendants_quiescent),
+    (TerminalReason.DESCENDANTS_UNCONTAINED, lambda facts: facts.descendants_detected),
+    (TerminalReason.DESCENDANT_CHECK_FAILED, lambda facts: bool(facts.descendant_error)),
+    (TerminalReason.STOPPED, lambda facts: facts.stop_signal_sent),
+    (TerminalReason.TIMED_OUT, lambda facts: facts.deadline is not None),
+    (TerminalReason.OUTPUT_LIMITED, lambda facts: facts.output_limited),
+    (TerminalReason.MEMORY_LIMITED, lambda facts: facts.memory_limited),
+    (TerminalReason.COMPLETED, lambda facts: facts.returncode == 0 and facts.verdict_holds),
+    (TerminalReason.VERIFICATION_FAILED, lambda facts: facts.returncode in {0, *facts.policy_failure_codes}),
+    (TerminalReason.CRASHED, lambda facts: True),
+)
+"""In order; the first that applies is the reason."""
+
+
+def terminal_reason(facts: Facts) -> TerminalReason:
+    """Why an execution with these `facts` ended. Total: every combination has exactly one reason."""
+    return next(reason for reason, applies in RULES if applies(facts))
+
+
+class Verdict(Protocol):
+    """What tells whether a job that ended by itself with status 0 did what it was for. It may read files; this room does not."""
+
+    @property
+    def policy_failure_codes(self) -> frozenset[int]:
+        """The statuses by which such a job says itself that it did not."""
+
+    def holds(self) -> bool:
+        """Asked at most once, when nothing of the job is left."""
+
+
+@attrs.frozen
+class ExitCodeVerdict:
+    """The verdict of jobs that bring no proof: status 0 is enough."""
+
+    policy_failure_codes: frozenset[int] = POLICY_FAILURE_CODES
+
+    def holds(self) -> bool:
+        return True
+
+
+def asks_for_verdict(facts: Facts) -> bool:
+    """Whether the reason depends on the verdict. Elsewhere it is not asked: what strangers may still write to is no evidence."""
+    asked, not_asked = (terminal_reason(attrs.evolve(facts, verdict_holds=holds)) for holds in (True, False))
+    return asked is not not_asked
+
+
+def judged(facts: Facts, verdict: Verdict) -> Judged:
+    """The event that follows JUDGE: the verdict's answer, or no without asking where no answer could matter."""
+    return Judged(holds=asks_for_verdict(facts) and verdict.holds())

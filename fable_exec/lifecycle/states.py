@@ -1,0 +1,40 @@
+"""The three words that an execution's state file knows, and the finer phases that its keeper walks through. Pure."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["Phase", "State"]
+
+
+class State(Enum):
+    """What state.json says of an execution: the value is the word in it. EXITED is final."""
+
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    EXITED = "exited"
+
+
+class Phase(Enum):
+    """Where an execution is. Only its `state` is durable: nobody resumes within it, since a dying keeper takes the job along."""
+
+    ACCEPTED = "accepted"
+    """The request is on the disk; nothing runs yet."""
+    RUNNING = "running"
+    """The job may run."""
+    ENDING = "ending"
+    """It was asked to end (SIGTERM), and has a grace."""
+    KILLING = "killing"
+    """The grace is over: everything gets SIGKILL, and the leader is waited for, within a bound."""
+    RECONCILING = "reconciling"
+    """The leader is gone; what it left is ended, and its emptiness proved."""
+    JUDGING = "judging"
+    """Nothing of the job is left; the verdict is asked whether the work was done."""
+    EXITED = "exited"
+    """The outcome is fixed. Final."""
+
+    @property
+    def state(self) -> State:
+        if self is Phase.ACCEPTED:
+            return State.ACCEPTED
+        return State.EXITED if self is Phase.EXITED else State.RUNNING

@@ -1,0 +1,54 @@
+"""Events and facts for the tests of this room, as hypothesis strategies."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from fable_exec import lifecycle as lc
+
+RETURNCODES = st.none() | st.sampled_from([0, 1, 20, 125, 255, -9, -15])
+
+RECONCILED = st.builds(
+    lambda found, remaining, proved, error: lc.DescendantsReconciled(
+        found=found or remaining, remaining=remaining, quiescent=proved and not remaining and not error, error=error
+    ),
+    st.booleans(), st.booleans(), st.booleans(), st.sampled_from(["", "EACCES on /proc"]),
+)  # fmt: skip
+
+OCCURRENCES: st.SearchStrategy[lc.Event] = st.one_of(
+    st.builds(lc.Accepted),
+    st.just(lc.Started()),
+    st.just(lc.LaunchFailed("exec failed with ENOENT")),
+    st.just(lc.StopRequested()),
+    st.builds(lc.DeadlinePassed, st.sampled_from(lc.Deadline)),
+    st.just(lc.OutputLimited()),
+    st.just(lc.MemoryLimited()),
+    st.builds(lc.SignalSent, st.booleans()),
+    st.just(lc.WaitElapsed()),
+    st.builds(lc.LeaderExited, RETURNCODES),
+    RECONCILED,
+    st.builds(lc.Judged, st.booleans()),
+    st.just(lc.KeeperLost()),
+    st.just(lc.HostRebooted()),
+)
+"""One event of any kind."""
+
+FACTS = st.builds(
+    lc.Facts,
+    launch_error=st.none() | st.just("exec failed with ENOENT"),
+    host_rebooted=st.booleans(),
+    keeper_lost=st.booleans(),
+    descendants_detected=st.booleans(),
+    descendants_quiescent=st.booleans(),
+    descendant_error=st.sampled_from(["", "EACCES on /proc"]),
+    signal_sent=st.booleans(),
+    kill_sent=st.booleans(),
+    stop_signal_sent=st.booleans(),
+    deadline=st.none() | st.sampled_from(lc.Deadline),
+    output_limited=st.booleans(),
+    memory_limited=st.booleans(),
+    returncode=RETURNCODES,
+    verdict_holds=st.booleans(),
+    policy_failure_codes=st.sampled_from([frozenset({20}), frozenset(), frozenset({1, 125})]),
+)
+"""Every combination, also those that no walk leads to."""

@@ -1,0 +1,248 @@
+"""Walks through the table, what holds of every row, and what holds after any sequence of events."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fable_exec import lifecycle as lc
+from fable_exec.errors import InternalError
+from fable_exec.lifecycle import Action, Deadline, Facts, Phase, Progress, State, TerminalReason, step, terminal_reason
+from tests.lifecycle.occurrences import OCCURRENCES
+
+ORDER = [State.ACCEPTED, State.RUNNING, State.EXITED]
+BEGUN: list[lc.Event] = [lc.Accepted(), lc.Started()]
+ALONE = lc.DescendantsReconciled(quiescent=True)
+LEFT_SOME = lc.DescendantsReconciled(found=True, quiescent=True)
+LEFT_SOME_FOR_EVER = lc.DescendantsReconciled(found=True, remaining=True, quiescent=False)
+UNPROVED = lc.DescendantsReconciled(quiescent=False)
+STOP, TERM, KILL, WAIT = lc.StopRequested(), lc.SignalSent(), lc.SignalSent(kill=True), lc.WaitElapsed()
+HARD = lc.DeadlinePassed(Deadline.HARD)
+YES, NO = lc.Judged(holds=True), lc.Judged(holds=False)
+
+WALKS: list[tuple[str, list[lc.Event], str]] = [
+    ("the usual one", [*BEGUN, lc.LeaderExited(0), ALONE, YES], "completed"),
+    ("the proof does not hold", [*BEGUN, lc.LeaderExited(0), ALONE, NO], "verification_failed"),
+    ("it says so itself", [*BEGUN, lc.LeaderExited(20), ALONE, NO], "verification_failed"),
+    ("it crashes", [*BEGUN, lc.LeaderExited(-11), ALONE, NO], "crashed"),
+    ("a status that nobody was told", [*BEGUN, lc.LeaderExited(None), ALONE, NO], "crashed"),
+    ("a scan found nothing, which proves nothing but is no fault", [*BEGUN, lc.LeaderExited(0), UNPROVED, YES], "completed"),
+    ("it leaves a daemon", [*BEGUN, lc.LeaderExited(0), LEFT_SOME, NO], "descendants_terminated"),
+    ("it leaves what cannot be ended", [*BEGUN, lc.LeaderExited(0), LEFT_SOME_FOR_EVER, NO], "descendants_uncontained"),
+    (
+        "nobody can look",
+        [*BEGUN, lc.LeaderExited(0), lc.DescendantsReconciled(quiescent=False, error="EACCES"), NO],
+        "descendant_check_failed",
+    ),
+    ("a stop", [*BEGUN, STOP, TERM, lc.LeaderExited(-15), ALONE, NO], "stopped"),
+    ("a stop that it answers with status 0", [*BEGUN, STOP, TERM, lc.LeaderExited(0), ALONE, NO], "stopped"),
+    ("a stop that needs a kill", [*BEGUN, STOP, TERM, WAIT, KILL, lc.LeaderExited(-9), ALONE, NO], "stopped"),
+    ("a stop whose whole tree is ended with it", [*BEGUN, STOP, TERM, lc.LeaderExited(-15), LEFT_SOME, NO], "stopped"),
+    ("a stop that one outlives", [*BEGUN, STOP, TERM, lc.LeaderExited(-15), LEFT_SOME_FOR_EVER, NO], "descendants_uncontained"),
+    ("a stop that comes as it ends by itself", [*BEGUN, STOP, lc.LeaderExited(0), ALONE, YES], "completed"),
+    ("the same, and it left a daemon", [*BEGUN, STOP, lc.LeaderExited(0), LEFT_SOME, NO], "descendants_terminated"),
+    ("a stop after its end", [*BEGUN, lc.LeaderExited(0), STOP, ALONE, STOP, YES, STOP], "completed"),
+    ("two stops", [*BEGUN, STOP, TERM, STOP, lc.LeaderExited(-15), ALONE, NO], "stopped"),
+    ("a leader that cannot die", [*BEGUN, STOP, TERM, WAIT, KILL, WAIT, LEFT_SOME_FOR_EVER, NO], "descendants_uncontained"),
+    ("one that dies at last", [*BEGUN, STOP, TERM, WAIT, KILL, WAIT, lc.LeaderExited(-9), ALONE, NO], "stopped"),
+    ("a deadline", [*BEGUN, HARD, TERM, lc.LeaderExited(-15), ALONE, NO], "timed_out"),
+    ("silence", [*BEGUN, lc.DeadlinePassed(Deadline.IDLE), TERM, WAIT, KILL, lc.LeaderExited(-9), LEFT_SOME, NO], "timed_out"),
+    ("a deadline that comes as it ends by itself", [*BEGUN, HARD, lc.LeaderExited(0), ALONE, YES], "completed"),
+    ("a deadline first, then a stop", [*BEGUN, HARD, TERM, STOP, lc.LeaderExited(-15), ALONE, NO], "timed_out"),
+    ("a stop first, then a deadline", [*BEGUN, STOP, TERM, HARD, WAIT, KILL, lc.LeaderExited(-9), ALONE, NO], "stopped"),
+    ("too much output", [*BEGUN, lc.OutputLimited(), TERM, lc.LeaderExited(0), ALONE, NO], "output_limited"),
+    ("too much output, seen when it had ended", [*BEGUN, lc.LeaderExited(0), lc.OutputLimited(), ALONE, NO], "output_limited"),
+    ("too much memory", [*BEGUN, lc.MemoryLimited(), lc.LeaderExited(-9), ALONE, NO], "memory_limited"),
+    ("too much memory, seen when it was dead", [*BEGUN, lc.LeaderExited(-9), lc.MemoryLimited(), ALONE, NO], "memory_limited"),
+    (
+        "too much memory, then, as it ends, too much output",
+        [*BEGUN, lc.MemoryLimited(), TERM, lc.OutputLimited(), lc.LeaderExited(-15), lc.OutputLimited(), ALONE, NO],
+        "memory_limited",
+    ),
+    ("no process could be made", [lc.Accepted(), lc.LaunchFailed("fork failed with EAGAIN")], "launch_failed"),
+    ("exec failed behind the gate", [*BEGUN, lc.LaunchFailed("exec failed with ENOENT")], "launch_failed"),
+    ("exec failed, seen after exit", [*BEGUN, lc.LeaderExited(127), lc.LaunchFailed("exec failed with ENOENT")], "launch_failed"),
+    ("exec failed under a stop", [*BEGUN, STOP, TERM, lc.LaunchFailed("exec failed with ENOENT")], "launch_failed"),
+    ("a stop before the start", [lc.Accepted(), STOP], "launch_failed"),
+]  # fmt: skip
+
+
+def walk(events: list[lc.Event], progress: Progress | None = None) -> tuple[Progress, list[Action]]:
+    done: list[Action] = []
+    for event in events:
+        progress, actions = step(progress, event)
+        done += actions
+    assert progress is not None
+    return progress, done
+
+
+@pytest.mark.parametrize(("events", "word"), [row[1:] for row in WALKS], ids=[row[0] for row in WALKS])
+def test_a_walk_ends_once_with_its_reason(events: list[lc.Event], word: str) -> None:
+    progress, done = walk(events)
+    assert progress.phase is Phase.EXITED
+    assert terminal_reason(progress.facts).value == word
+    assert done.count(Action.RECORD_OUTCOME) == 1 and done[-1] is Action.RECORD_OUTCOME
+
+
+def test_the_walks_take_every_transition() -> None:
+    taken = set()
+    recoveries: list[tuple[list[lc.Event], Progress | None]] = [
+        ([event], Progress.recovered(state)) for event in (lc.KeeperLost(), lc.HostRebooted()) for state in ORDER[:2]
+    ]
+    more = [[*BEGUN, STOP, TERM, WAIT, lc.LaunchFailed("late")]]
+    walks: list[tuple[list[lc.Event], Progress | None]] = [(events, None) for events in [*(row[1] for row in WALKS), *more]]
+    for events, progress in [*walks, *recoveries]:
+        for event in events:
+            taken.add((progress and progress.phase, type(event)))
+            progress, _ = step(progress, event)
+    assert lc.TRANSITIONS.keys() <= taken
+
+
+def test_what_is_done_in_the_usual_walk() -> None:
+    _, done = walk(WALKS[0][1])
+    assert [action.value for action in done] == [
+        "record accepted", "start", "record running", "open gate", "reconcile", "judge", "record outcome",
+    ]  # fmt: skip
+
+
+def test_a_stop_terminates_at_once_and_kills_only_when_the_grace_is_over() -> None:
+    progress, _ = walk(BEGUN)
+    ending, actions = step(progress, STOP)
+    assert actions == (Action.TERMINATE, Action.BEGIN_GRACE)
+    assert step(ending, STOP) == (ending, ())
+    killing, done = walk([TERM, WAIT], ending)
+    assert done == [Action.KILL, Action.BEGIN_KILL_WAIT]
+    assert not killing.facts.kill_sent and step(killing, KILL)[0].facts.kill_sent
+
+
+@pytest.mark.parametrize("state", ORDER[:2])
+@pytest.mark.parametrize(("event", "word"), [(lc.KeeperLost(), "keeper_lost"), (lc.HostRebooted(), "host_rebooted")])
+def test_what_recover_finds_is_recorded_without_an_invented_status(event: lc.Event, word: str, state: State) -> None:
+    progress, actions = step(Progress.recovered(state), event)
+    assert (progress.phase, actions) == (Phase.EXITED, (Action.RECORD_OUTCOME,))
+    assert terminal_reason(progress.facts).value == word
+    assert (progress.facts.returncode, progress.facts.exit_code, progress.facts.signal) == (None, None, None)
+
+
+@given(OCCURRENCES)
+def test_terminal_is_final_whatever_happens(event: lc.Event) -> None:
+    for progress in (Progress.recovered(State.EXITED), walk(WALKS[0][1])[0]):
+        assert step(progress, event) == (progress, ())
+
+
+def test_nothing_leads_out_of_exited_or_back() -> None:
+    assert all(phase is not Phase.EXITED for phase, _ in lc.TRANSITIONS)
+    for (phase, _), row in lc.TRANSITIONS.items():
+        assert phase is None or ORDER.index(phase.state) <= ORDER.index(row.phase.state)
+    steps = {(phase, row.phase) for (phase, _), row in lc.TRANSITIONS.items() if phase is not row.phase}
+    assert all((after, before) not in steps for before, after in steps)
+
+
+def test_every_phase_is_reached_and_can_end() -> None:
+    leads = {phase: {row.phase for (source, _), row in lc.TRANSITIONS.items() if source is phase} for phase in (None, *Phase)}
+    reached, waiting = set(), [None]
+    while waiting:
+        fresh = leads[waiting.pop()] - reached
+        reached |= fresh
+        waiting += fresh  # type: ignore[arg-type]  # a list of phases by now
+    assert reached == set(Phase)
+    for phase in set(Phase) - {Phase.EXITED}:
+        assert leads[phase] - {phase}
+
+
+def test_no_wait_is_without_a_bound() -> None:
+    for phase in (Phase.ENDING, Phase.KILLING):
+        assert lc.TRANSITIONS[phase, lc.WaitElapsed].phase not in (phase, Phase.RUNNING)
+        begins = [row for (source, _), row in lc.TRANSITIONS.items() if row.phase is phase and source is not phase]
+        assert begins and all(row.actions[-1] in (Action.BEGIN_GRACE, Action.BEGIN_KILL_WAIT) for row in begins)
+
+
+def test_the_record_comes_before_what_it_is_the_record_of() -> None:
+    for (phase, _), row in lc.TRANSITIONS.items():
+        if Action.OPEN_GATE in row.actions:
+            assert row.actions == (Action.RECORD_RUNNING, Action.OPEN_GATE)
+        if Action.START in row.actions:
+            assert row.actions == (Action.RECORD_ACCEPTED, Action.START)
+        assert (Action.RECORD_OUTCOME in row.actions) == (row.phase is Phase.EXITED != phase)
+        assert Action.RECORD_OUTCOME not in row.actions[:-1]
+
+
+def test_every_pair_is_a_transition_ignored_or_impossible() -> None:
+    for phase, kind in itertools.product((None, *Phase), lc.EVENTS):
+        in_table = (phase, kind) in lc.TRANSITIONS
+        ignored = phase is not None and kind in lc.IGNORED.get(phase, ())
+        assert not (in_table and ignored)
+    assert {kind for kinds in lc.IGNORED.values() for kind in kinds} <= set(lc.EVENTS)
+
+
+@pytest.mark.parametrize(
+    ("progress", "event", "words"),
+    [
+        (None, lc.Started(), "Started cannot happen to an execution that does not exist yet"),
+        (Progress(phase=Phase.RUNNING), lc.Started(), "Started cannot happen to an execution that is running"),
+        (Progress(phase=Phase.RUNNING), YES, "Judged cannot happen to an execution that is running"),
+        (Progress(phase=Phase.ACCEPTED), lc.LeaderExited(0), "LeaderExited cannot happen to an execution that is accepted"),
+    ],
+)
+def test_what_cannot_happen_is_an_error_of_this_library(progress: Progress | None, event: lc.Event, words: str) -> None:
+    with pytest.raises(InternalError, match=words):
+        step(progress, event)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"remaining": True, "quiescent": False},
+        {"found": True, "remaining": True, "quiescent": True},
+        {"quiescent": True, "error": "EACCES"},
+    ],
+)
+def test_a_reconciliation_that_contradicts_itself_is_refused(facts: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="remain"):
+        lc.DescendantsReconciled(**facts)
+
+
+@pytest.mark.fuzz
+@given(st.lists(OCCURRENCES, max_size=30))
+def test_whatever_happens_the_account_stays_true(events: list[lc.Event]) -> None:
+    """Any order of any events, those left out that cannot happen: one record at most, and a reason that the events bear out."""
+    progress: Progress | None = None
+    happened: list[lc.Event] = []
+    done: list[Action] = []
+    for event in events:
+        before = progress
+        try:
+            progress, actions = step(progress, event)
+        except InternalError:
+            assert progress is before
+            continue
+        happened.append(event)
+        done += actions
+        assert before is None or ORDER.index(before.phase.state) <= ORDER.index(progress.phase.state)
+    assert done.count(Action.RECORD_OUTCOME) == (progress is not None and progress.phase is Phase.EXITED)
+    assert done.count(Action.TERMINATE) <= 1 and done.count(Action.KILL) <= 1 and done.count(Action.OPEN_GATE) <= 1
+    if progress is None:
+        return
+    check_account(progress.facts, happened)
+    assert pickle.loads(pickle.dumps(progress)) == progress
+
+
+def check_account(facts: Facts, happened: list[lc.Event]) -> None:
+    kinds = [type(event) for event in happened]
+    reason = terminal_reason(facts)
+    if reason is TerminalReason.STOPPED:
+        assert lc.SignalSent in kinds[kinds.index(lc.StopRequested) :]
+    if reason is TerminalReason.TIMED_OUT:
+        assert lc.SignalSent in kinds[kinds.index(lc.DeadlinePassed) :]
+    if reason is TerminalReason.COMPLETED:
+        assert lc.LeaderExited(0) in happened and lc.Judged(holds=True) in happened
+        assert not any(isinstance(event, lc.DescendantsReconciled) and event.remaining for event in happened)
+    if facts.descendants_quiescent:
+        assert any(isinstance(event, lc.DescendantsReconciled) and event.quiescent for event in happened)
+    assert facts.kill_sent <= facts.signal_sent <= (lc.SignalSent in kinds)
+    assert facts.returncode is None or lc.LeaderExited(facts.returncode) in happened
