@@ -38,6 +38,7 @@ may change. Instances survive pickling with all their fields. It holds no policy
 from __future__ import annotations
 
 import errno as errno_names
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
 __all__ = [
@@ -171,9 +172,16 @@ class AuditUnavailable(FableExecError, OSError):
 
 
 class StateUnreadable(FableExecError, ValueError):
-    """A durable record is torn, foreign or newer than this library; it was left as it is."""
+    """A durable record is torn, foreign, newer than this library, or not private to this user; it was left as it is.
+
+    `reason` is one word of the published list (docs/reference/state-files.md), `path` the file or directory. `outcome` is what a
+    whole terminal record beside it tells all the same, or None.
+    """
 
     code = "state-unreadable"
+    reason: str = ""
+    path: str = ""
+    outcome: Mapping[str, Any] | None = None
 
 
 class Conflict(FableExecError):

@@ -104,6 +104,16 @@ def sync_file(fd: int) -> None:
         os.fsync(fd)
 
 
+def sync_data(fd: int) -> None:
+    """As `sync_file`: there is no lesser call that reaches the medium."""
+    sync_file(fd)
+
+
+def reserve_space(fd: int, size_bytes: int) -> None:
+    """ENOSYS: F_PREALLOCATE promises blocks, and the file system may still write elsewhere."""
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+
 def start_writeback(fd: int) -> None:
     """Nothing: a hint that this system has no call for."""
 

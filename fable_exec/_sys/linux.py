@@ -54,6 +54,19 @@ def sync_file(fd: int) -> None:
     os.fsync(fd)
 
 
+def sync_data(fd: int) -> None:
+    """Put the file's bytes on the medium, and of its metadata what is needed to read them."""
+    getattr(os, "fdatasync", os.fsync)(fd)
+
+
+def reserve_space(fd: int, size_bytes: int) -> None:
+    """Make the file `size_bytes` long, of zeros, such that writing within them cannot fail for want of space."""
+    call = getattr(os, "posix_fallocate", None)
+    if call is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    call(fd, 0, size_bytes)
+
+
 def start_writeback(fd: int) -> None:
     """Begin to write the file out while the caller does something else; a hint, so a failure is the later sync's to report."""
     try:

@@ -46,6 +46,16 @@ def sync_file(fd: int) -> None:
     os.fsync(fd)
 
 
+def sync_data(fd: int) -> None:
+    """As `sync_file`."""
+    os.fsync(fd)
+
+
+def reserve_space(fd: int, size_bytes: int) -> None:
+    """ENOSYS."""
+    _missing("reserve_space")
+
+
 def start_writeback(fd: int) -> None:
     """Nothing: a hint that this system has no call for."""
 

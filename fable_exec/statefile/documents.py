@@ -1,0 +1,125 @@
+"""The bytes of a state document, and what makes bytes no document of ours. Pure.
+
+A document is one JSON object: ASCII, members sorted, two spaces a level, a newline at the end. It names its schema and what it is
+the state of, so that a file from elsewhere is not taken for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, NoReturn
+
+import attrs
+
+__all__ = ["MAX_DOCUMENT_BYTES", "BadDocument", "Form", "Unreadable", "decode_document", "encode_document", "parse_object"]
+
+MAX_DOCUMENT_BYTES = 1024 * 1024
+_MAX_BRACKETS = 4096
+"""A bound on depth: the scanner recurses once a level, up to a limit that embedders may have raised until the stack overflows."""
+
+
+class Unreadable(Enum):
+    """Why a durable record cannot be believed; the value is the word that a StateUnreadable carries."""
+
+    TORN = "torn"
+    """Not whole: cut, empty, or with NUL bytes where a power cut kept the size and not the content."""
+    FOREIGN = "foreign"
+    """Whole, and of something else: another schema, another execution, no object, a member named twice."""
+    NEWER = "newer"
+    """Written by a newer version of this library."""
+    NOT_PRIVATE = "not-private"
+    """A file or directory that another could have put there or changed."""
+    MISSING = "missing"
+    """The terminal record tells how it ended, and what ended is not there."""
+
+
+class BadDocument(ValueError):
+    """The bytes are none of ours. `reason` says why in one word, the text in a sentence."""
+
+    def __init__(self, reason: Unreadable, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+def _copied(members: Mapping[str, str]) -> dict[str, str]:
+    return dict(members)
+
+
+@attrs.frozen
+class Form:
+    """What all documents of one state file have in common: their schema, and the members that say what they are the state of."""
+
+    schema_version: int
+    identity: Mapping[str, str] = attrs.field(converter=_copied)
+
+    @property
+    def members(self) -> dict[str, Any]:
+        return {"schema_version": self.schema_version, **self.identity}
+
+    def require(self, document: Mapping[str, Any]) -> None:
+        """Raise BadDocument unless `document` is of this form."""
+        version = document.get("schema_version")
+        if type(version) is int and version > self.schema_version:
+            raise BadDocument(
+                Unreadable.NEWER, f"its schema {version} is newer than {self.schema_version}, which this library knows"
+            )
+        for name, value in self.members.items():
+            if type(document.get(name)) is not type(value) or document[name] != value:
+                raise BadDocument(Unreadable.FOREIGN, f"its {name} is {document.get(name)!a:.80}, not {value!a:.80}")
+
+
+def encode_document(document: Mapping[str, Any], form: Form) -> bytes:
+    """The bytes of `document`.
+
+    Raises:
+        ValueError: it could not be read back: no JSON, too large, or not of this form.
+    """
+    text = json.dumps(document, sort_keys=True, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+    raw = text.encode("ascii")
+    decode_document(raw, form)
+    return raw
+
+
+def decode_document(raw: bytes, form: Form) -> dict[str, Any]:
+    """The document in `raw`. Raises BadDocument."""
+    if len(raw) > MAX_DOCUMENT_BYTES:
+        raise BadDocument(Unreadable.FOREIGN, f"it is longer than {MAX_DOCUMENT_BYTES} bytes")
+    if b"\0" in raw:
+        raise BadDocument(Unreadable.TORN, "it holds NUL bytes, as after a power cut")
+    if not raw.endswith(b"\n"):
+        raise BadDocument(Unreadable.TORN, "it is empty" if not raw else "it does not end with a newline")
+    document = parse_object(raw)
+    form.require(document)
+    return document
+
+
+def parse_object(raw: bytes) -> dict[str, Any]:
+    """The JSON object that `raw` is, and nothing that two readers could take for two things. Raises BadDocument."""
+    if raw.count(b"{") + raw.count(b"[") > _MAX_BRACKETS:
+        raise BadDocument(Unreadable.FOREIGN, f"it holds more than {_MAX_BRACKETS} objects and lists")
+    try:
+        document = json.loads(raw.decode("ascii"), object_pairs_hook=_members, parse_constant=_refuse_constant)
+    except BadDocument:
+        raise
+    except UnicodeDecodeError:
+        raise BadDocument(Unreadable.FOREIGN, "it is not ASCII") from None
+    except RecursionError:
+        raise BadDocument(Unreadable.FOREIGN, "it is nested too deep") from None
+    except ValueError:
+        raise BadDocument(Unreadable.TORN, "it is no whole JSON document") from None
+    if not isinstance(document, dict):
+        raise BadDocument(Unreadable.FOREIGN, "it is not a JSON object")
+    return document
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise BadDocument(Unreadable.FOREIGN, "it names a member twice")
+    return members
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise BadDocument(Unreadable.FOREIGN, f"{word} is no JSON number")

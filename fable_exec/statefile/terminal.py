@@ -1,0 +1,105 @@
+"""The terminal record as an open file: its space made certain at the start, one outcome written in place at the end."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from fable_exec import _sys
+from fable_exec.errors import Conflict
+from fable_exec.statefile.documents import Form
+from fable_exec.statefile.files import close, open_private, read_from_start, write_from_start
+from fable_exec.statefile.records import RECORD_BYTES, Condition, Record, decode_record, encode_record
+
+__all__ = ["TerminalRecord", "open_terminal_record", "outcome_in"]
+
+_BLOCK_BYTES = 512  # the unit of st_blocks, whatever the file system's own is
+_CANNOT_PROMISE = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+
+class TerminalRecord:
+    """How an execution ended, once it has: a file of fixed size, held open so that nothing is missing when it is needed.
+
+    Neither space nor a descriptor, a directory entry or a lock is asked for at the end. Its owner closes it. It is written by
+    whoever holds the lock of the keeper's life.
+    """
+
+    def __init__(self, fd: int, form: Form) -> None:
+        self._fd = fd
+        self._form = form
+
+    def read(self) -> Record:
+        """What is recorded. Raises BadDocument for the record of something else, OSError."""
+        return decode_record(read_from_start(self._fd, RECORD_BYTES), self._form)
+
+    def write(self, outcome: Mapping[str, Any]) -> None:
+        """Record how it ended, durably and once; the same again does nothing.
+
+        Raises:
+            ValueError: `outcome` is no JSON or too large (MAX_OUTCOME_BYTES); nothing was written.
+            Conflict: another outcome is recorded already, and stays.
+            OSError: it may not be on the disk, or not be whole; a torn record reads as one that was never written.
+        """
+        block = encode_record(outcome, self._form)
+        recorded = self.read()
+        if recorded.condition is Condition.WHOLE and encode_record(recorded.outcome or {}, self._form) != block:
+            raise Conflict("another outcome of this execution is recorded already; the first one is final", reason="final")
+        if os.fstat(self._fd).st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, "the terminal record was removed")
+        if recorded.condition is not Condition.WHOLE:
+            write_from_start(self._fd, block)
+        _sys.sync_data(self._fd)
+
+    def close(self) -> None:
+        """Give the descriptor back; more calls do nothing."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            close(fd)
+
+    def __enter__(self) -> TerminalRecord:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def open_terminal_record(name: str, form: Form, dir_fd: int) -> TerminalRecord:
+    """The record `name`, made if need be, with its space certain and the certainty on the disk.
+
+    Raises:
+        BadDocument: something else has that name.
+        OSError: there is no space (ENOSPC, EDQUOT), or the kernel's other answer.
+    """
+    fd = open_private(name, os.O_RDWR | os.O_CREAT, dir_fd)
+    try:
+        if not _is_certain(os.fstat(fd)):
+            _reserve(fd)
+            _sys.sync_file(fd)
+            _sys.sync_directory(dir_fd)
+    except BaseException:
+        close(fd)
+        raise
+    return TerminalRecord(fd, form)
+
+
+def outcome_in(raw: bytes | None, form: Form) -> Record:
+    """What the bytes of a record's file say; None is a file that is not there. Raises BadDocument."""
+    return Record(Condition.ABSENT) if raw is None else decode_record(raw, form)
+
+
+def _is_certain(status: os.stat_result) -> bool:
+    return status.st_size >= RECORD_BYTES and status.st_blocks * _BLOCK_BYTES >= RECORD_BYTES
+
+
+def _reserve(fd: int) -> None:
+    """Where the kernel cannot promise space, zeros take it: on a file system that copies when it writes this is less."""
+    try:
+        _sys.reserve_space(fd, RECORD_BYTES)
+    except OSError as error:
+        if error.errno not in _CANNOT_PROMISE:
+            raise
+        if os.fstat(fd).st_size < RECORD_BYTES:
+            write_from_start(fd, bytes(RECORD_BYTES))
