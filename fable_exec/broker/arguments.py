@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from fable_exec._sys.forks import ProcessLock
 from fable_exec.decision import ArgumentFacts
 from fable_exec.errors import PolicyError
 from fable_exec.executables import Executable
@@ -31,7 +31,7 @@ class ArgumentJudge:
 
     def __init__(self, policy: BrokerPolicy) -> None:
         self._policy = policy
-        self._building = threading.Lock()
+        self._building = ProcessLock()
         self._rules: ArgumentRules | None = None
         # Faults in an embedder's own rules are told at once, not by the first command.
         self._own = _own_rules(policy)

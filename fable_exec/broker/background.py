@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from fable_exec._sys.forks import ProcessLock
 from fable_exec.broker.started import StartedCommand
 from fable_exec.errors import BrokerGone, Conflict, FableExecError, InternalError, InvalidRequest
 from fable_exec.outcome import whole_characters
@@ -149,15 +150,10 @@ class BackgroundCommands:
     def __init__(self, max_bytes: int, most: int) -> None:
         self._max_bytes = max_bytes
         self._most = most
-        self._locks: dict[int, threading.Lock] = {}
+        self._lock = ProcessLock()
         self._by_name: dict[str, _BackgroundCommand] = {}
         self._number = 0
         self._closed = False
-
-    @property
-    def _lock(self) -> threading.Lock:
-        # One a process: in a forked child a thread that is not there may hold the parent's for ever.
-        return self._locks.setdefault(os.getpid(), threading.Lock())
 
     def start(self, start: Callable[[], StartedCommand], takes_input: bool) -> StartResult:
         """Call `start` if there is room, and drain what it returns from now on.

@@ -7,7 +7,6 @@ it back in `close`. It has no thread of its own besides one for each background 
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,6 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
+from fable_exec._sys.forks import ProcessLock
 from fable_exec.broker import write_lock
 from fable_exec.broker.arguments import ArgumentJudge
 from fable_exec.broker.background import BackgroundCommands
@@ -116,7 +116,7 @@ class ExecutionBroker(BlockingCalls):
         self._files = FileWork(policy, self._workspace, self._paths, gate, later)
         self._commands = CommandWork(policy, self._executables, environment, self._paths, gate)
         self._background = BackgroundCommands(policy.max_output_bytes, policy.limits.max_in_flight)
-        self._closing = threading.Lock()
+        self._closing = ProcessLock()
         self._closed = False
         self._gate = gate
         self._probes: dict[bool, ProbeResult] = {}

@@ -7,11 +7,11 @@ removed. With `planted_files = "report"` commands leave them too, so requests ma
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from fable_exec._sys.forks import ProcessLock
 from fable_exec.errors import PathDenied, PathError
 from fable_exec.pathguard import FileKind, Workspace, WorkspacePath
 from fable_exec.pathguard.reasons import shown
@@ -34,7 +34,7 @@ class LaterDoor:
         self._workspace = workspace
         self._sentry = sentry
         # Two writes at once must not put together what each of them alone may write.
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     @contextmanager
     def writing(self, path: WorkspacePath, *, directory: bool = False) -> Iterator[None]:

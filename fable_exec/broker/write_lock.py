@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
-import threading
 import time
 from collections.abc import Callable
 
 import attrs
 
+from fable_exec._sys.forks import ProcessLock
 from fable_exec.decision import UnlockScope
 from fable_exec.errors import Denied, InvalidRequest, WritesLocked
 
@@ -50,7 +50,7 @@ class WriteLock:
     def __init__(self, digest: str | None, clock: Callable[[], float] = now) -> None:
         self._digest = digest
         self._clock = clock
-        self._mutex = threading.Lock()
+        self._mutex = ProcessLock()
         self._unlocked: Unlocked | None = None
         self._failures = 0
         self._blocked_until = -math.inf

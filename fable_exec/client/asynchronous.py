@@ -39,7 +39,7 @@ class AsyncBrokerClient(AsyncCalls):
         self.policy = policy
         self._python = python
         self._link: _Link | None = None
-        self._starting = asyncio.Lock()
+        self._starting: dict[int, asyncio.Lock] = {}
         self._closed = False
 
     @property
@@ -54,7 +54,7 @@ class AsyncBrokerClient(AsyncCalls):
             PolicyError: the broker refuses its policy on this host.
             LaunchFailed, BrokerGone: it could not be started.
         """
-        async with self._starting:
+        async with self._start_lock():
             if self._closed:
                 raise BrokerGone("the broker is closed")
             if self._link is None:
@@ -87,7 +87,7 @@ class AsyncBrokerClient(AsyncCalls):
 
     async def close(self) -> None:
         """End the broker and all that it runs, some seconds at most, and release everything. Idempotent."""
-        async with self._starting:
+        async with self._start_lock():
             self._closed = True
             if self._link is not None:
                 self._left_open.detach()
@@ -99,6 +99,10 @@ class AsyncBrokerClient(AsyncCalls):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
+
+    def _start_lock(self) -> asyncio.Lock:
+        """One a process: in a forked child the task that holds the parent's never goes on."""
+        return self._starting.setdefault(os.getpid(), asyncio.Lock())
 
     async def _start(self, request: StartCommand) -> AsyncStartedCommand:
         return AsyncStartedCommand(self, expect(await self.perform(request), StartResult), self._end_dropped)

@@ -247,8 +247,9 @@ class BrokerClient(BlockingCalls):
         except BrokerGone:
             pass  # then it has been ended
         finally:
-            with self._state:
-                self._conversation.forget(pending)
+            if not self._is_inherited:  # a callback forked, and this is the child
+                with self._state:
+                    self._conversation.forget(pending)
 
     def _lose(self, why: str) -> None:
         with self._state:

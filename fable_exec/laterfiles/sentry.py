@@ -8,10 +8,10 @@ where pins do not hold one more for each file that is known.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterable
 from typing import Literal
 
+from fable_exec._sys.forks import ProcessLock
 from fable_exec.laterfiles.judging import Finding, Judge, finding
 from fable_exec.laterfiles.known import Identity, KnownFiles
 from fable_exec.laterfiles.names import Kind, LaterFile, Names, completes_git_directory, folded_name
@@ -48,7 +48,7 @@ class Sentry:
         self._neutralise = action == "neutralise"
         self._quarantine = Quarantine(quarantine, workspace.path)
         self._judge = Judge(workspace, self._quarantine, neutralise=self._neutralise)
-        self._lock = threading.RLock()  # garbage may be collected in the midst, and a broker end with it
+        self._lock = ProcessLock()
         self._start()
 
     def _start(self) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import stat as stat_bits
-import threading
 from collections.abc import Iterator
 
 from fable_exec import _sys
+from fable_exec._sys.forks import ProcessLock
 from fable_exec.pathguard import making
 from fable_exec.pathguard.directories import CheckedDirectory, Directory, HeldDirectory
 from fable_exec.pathguard.facts import fact, translated
@@ -42,7 +42,7 @@ class Root:
         self.identity = (status.st_dev, status.st_ino)
         self.path = _path_now(self.directory) or os.path.abspath(text)
         self._given_path = os.path.abspath(text)
-        self._lock = threading.RLock()  # garbage may be collected in the midst, and a broker end with it
+        self._lock = ProcessLock()
         self._users = 0
         self.closed = False
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import select
 import signal
-import threading
+
+from fable_exec._sys.forks import ProcessLock
 
 PIECE_BYTES = select.PIPE_BUF * 16 if hasattr(select, "PIPE_BUF") else 1 << 16
 
@@ -24,7 +25,7 @@ class CommandInput:
         self._declared = memoryview(declared)
         self._stays_open = stays_open
         self.pushing = False
-        self._guard = threading.RLock()  # a signal handler may come in between and want the same
+        self._guard = ProcessLock()
 
     def open(self) -> int:
         """Make the pipe and return its reading end, which is the caller's. Raises OSError; nothing is open then."""

@@ -120,6 +120,7 @@ class RunningCommand(_EventQueue):
         Raises LaunchFailed when the command never started.
         """
         give_up_at = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        self._attached.refuse_inherited()  # before the lock: in a forked child a thread that is not there may hold it
         while True:
             with self._lock:
                 event = self.pop()

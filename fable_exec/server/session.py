@@ -7,10 +7,10 @@ taken, the peer's pipe fills, and the peer waits.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import Protocol
 
+from fable_exec._sys.forks import ProcessLock
 from fable_exec.errors import Conflict, FableExecError, FrameTooLarge, InternalError, InvalidRequest
 from fable_exec.frames import END, NEED_DATA, FrameReader, Oversized
 from fable_exec.policy import Limits
@@ -29,7 +29,7 @@ class Cancellable(Protocol):
     def cancel(self) -> None: ...
 
 
-_CANCELLING = threading.Lock()
+_CANCELLING = ProcessLock()
 """One for all tasks: it is held for an instant, and a lock each would cost every request."""
 
 
