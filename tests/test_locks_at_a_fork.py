@@ -26,15 +26,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWa
 OWN = "a forked child has one of its own"
 REFUSED = "a forked child is refused before it"
 SERVER = "only within one server, which a forked child has no part in"
-NOT_YET = "the parent's: a child that is forked in the moment in which it is held waits for ever"
 EVERY_LOCK = {
     "audit/writer.py lock": "of a writer, and a forked child opens its own",
     "broker/arguments.py _building": OWN,
     "broker/background.py _changed": REFUSED,
     "broker/background.py _lock": OWN,
-    "broker/confined.py _locks": OWN,
-    "broker/confined.py _posting": NOT_YET,
-    "broker/confined.py _proving": NOT_YET,
+    "broker/confined.py _lock": OWN,
+    "broker/confined.py _posting": OWN,
+    "broker/confined.py _proving": OWN,
     "broker/core.py _closing": OWN,
     "broker/later.py _lock": OWN,
     "broker/started.py _lock": REFUSED,
@@ -48,7 +47,7 @@ EVERY_LOCK = {
     "laterfiles/sentry.py _lock": OWN,
     "pathguard/roots.py _lock": OWN,
     "runner/control.py _guard": "of a launcher: a forked child has its own, and lets go of the parent's without it",
-    "runner/exchange.py _channel_guard": NOT_YET,
+    "runner/exchange.py _channel_guard": OWN,
     "runner/feeding.py _guard": OWN,
     "runner/launchers.py lock": OWN,
     "runner/running.py _lock": REFUSED,
@@ -125,6 +124,11 @@ OF_A_BROKER: dict[str, tuple[Lock, Act, str]] = {
         lambda broker: broker.execute_command(["echo", "child"]).stdout,
         "'child\\n'",
     ),
+    "commands underway": (
+        lambda broker: broker._confined._guard._lock,
+        lambda broker: broker.execute_command(["echo", "child"]).stdout,
+        "'child\\n'",
+    ),
     "background commands": (
         lambda broker: broker._background._lock,
         lambda broker: broker.read_command(broker.start_background(["echo", "child"]).handle, 10.0).stdout_data,
@@ -158,6 +162,7 @@ OF_A_HANDLE: dict[str, tuple[Lock, Act, str]] = {
     "next_event": (lambda handle: handle._running._lock, lambda handle: handle.next_event(), "Conflict: this command"),
     "wait": (lambda handle: handle._running._lock, lambda handle: handle.wait(), "Conflict: this command"),
     "close": (lambda handle: handle._running.exchange.input._guard, lambda handle: handle.close(), "None"),
+    "close at its channel": (lambda handle: handle._running.exchange._channel_guard, lambda handle: handle.close(), "None"),
     "write_stdin": (
         lambda handle: handle._running.exchange.input._guard,
         lambda handle: handle.write_stdin("x"),
@@ -304,3 +309,19 @@ def test_children_of_a_busy_host_are_never_held_up(workspace: Path) -> None:
 def _again_and_again(act: Callable[[], object], enough: threading.Event) -> None:
     while not enough.is_set():
         act()
+
+
+@pytest.mark.parametrize("lock", ["_proving", "_posting"])
+def test_the_first_command_may_be_a_childs_while_the_parents_is_being_prepared(workspace: Path, lock: str) -> None:
+    with ExecutionBroker(policy_for(workspace)) as broker:
+        broker.unlock_writes(TOKEN)
+        held = broker._confined._proving if lock == "_proving" else broker._confined._guard._posting
+
+        def in_child() -> object:
+            try:
+                return broker.execute_command(["echo", "child"]).stdout
+            finally:
+                broker.close()
+
+        with held_elsewhere(held):
+            assert in_a_child(in_child) == "'child\\n'"

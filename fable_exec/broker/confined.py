@@ -7,13 +7,13 @@ later are pinned and looked after. Both share one zygote. Whether a command may 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import attrs
 
+from fable_exec._sys.forks import ProcessLock
 from fable_exec.canary import CanaryReport, judge, run_canary
 from fable_exec.confine import FileView, Plan, Support, compile_plan, refuse_unmet
 from fable_exec.errors import ConfinementUnavailable, InternalError, PolicyError
@@ -59,7 +59,7 @@ class ConfinedCommands:
         self._unlocked = Runner(self._launchers, partial(self._plan, writable=True), self._guard if watched else None)
         self._reports: dict[bool, CanaryReport] = {}
         self._enough: set[bool] = set()
-        self._proving = threading.Lock()
+        self._proving = ProcessLock()
         self._proved_unlocked: tuple[Applied, ...] = ()
 
     # What holds here.
@@ -226,8 +226,8 @@ class _LaterFiles:
         self._weakness = ""
         self._pins_hold = pins_hold
         self._sentry: Sentry | None = None
-        self._posting = threading.Lock()
-        self._locks: dict[int, threading.Lock] = {}
+        self._posting = ProcessLock()
+        self._lock = ProcessLock()
         self._underway: dict[int, int] = {}
         self._closed = False
         self._last: tuple[Denial, ...] = ()
@@ -276,11 +276,6 @@ class _LaterFiles:
             if self._underway.get(os.getpid()):
                 self._last = self._look()
             self._sentry.close()
-
-    @property
-    def _lock(self) -> threading.Lock:
-        # One a process: in a forked child a thread that is not there may hold the parent's for ever.
-        return self._locks.setdefault(os.getpid(), threading.Lock())
 
     def _look(self) -> tuple[Denial, ...]:
         if self._pins_refused:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from fable_exec._launcher import wire
+from fable_exec._sys.forks import ProcessLock
 from fable_exec.errors import ConfinementUnavailable, Conflict, LaunchFailed
 from fable_exec.outcome import Applied, Denial, EndedBy, Observed, Outcome
 from fable_exec.runner.command import NO_PINS, Command, Pins
@@ -56,7 +56,7 @@ class Exchange:
         self._waiting_to_send = -1
         self._ended_at = 0.0
         self._channel: socket.socket | None = None
-        self._channel_guard = threading.RLock()  # a signal handler may cancel while its own thread is in here
+        self._channel_guard = ProcessLock()  # a signal handler may cancel while its own thread is in here
 
     # Starting.
 
