@@ -182,7 +182,7 @@ def _noted(before: Progress, event: Event) -> Facts:
         case SignalSent():
             return _signalled(before, event)
         case LeaderExited():
-            return attrs.evolve(facts, returncode=event.returncode)
+            return facts if facts.returncode is not None else attrs.evolve(facts, returncode=event.returncode)
         case DescendantsReconciled():
             return _reconciled(facts, event)
         case Judged():

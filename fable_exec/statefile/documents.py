@@ -13,11 +13,25 @@ from typing import Any, NoReturn
 
 import attrs
 
-__all__ = ["MAX_DOCUMENT_BYTES", "BadDocument", "Form", "Unreadable", "decode_document", "encode_document", "parse_object"]
+from fable_exec.errors import StateUnreadable
+
+__all__ = [
+    "MAX_DOCUMENT_BYTES",
+    "BadDocument",
+    "Form",
+    "Unreadable",
+    "decode_document",
+    "encode_document",
+    "parse_object",
+    "unreadable",
+]
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
 _MAX_BRACKETS = 4096
 """A bound on depth: the scanner recurses once a level, up to a limit that embedders may have raised until the stack overflows."""
+
+
+_LONGEST_SHOWN = 400
 
 
 class Unreadable(Enum):
@@ -68,6 +82,12 @@ class Form:
         for name, value in self.members.items():
             if type(document.get(name)) is not type(value) or document[name] != value:
                 raise BadDocument(Unreadable.FOREIGN, f"its {name} is {document.get(name)!a:.80}, not {value!a:.80}")
+
+
+def unreadable(path: str, fault: BadDocument, outcome: Mapping[str, Any] | None = None) -> StateUnreadable:
+    """The error that tells of a fault at `path`, and what is known of the outcome all the same."""
+    words = f"{ascii(path)[:_LONGEST_SHOWN]} cannot be believed ({fault.reason.value}): {fault}; it was left as it is"
+    return StateUnreadable(words, reason=fault.reason.value, path=path, outcome=outcome)
 
 
 def encode_document(document: Mapping[str, Any], form: Form) -> bytes:

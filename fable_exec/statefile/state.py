@@ -18,9 +18,19 @@ import attrs
 
 from fable_exec import _sys
 from fable_exec.errors import Conflict, StateUnreadable
-from fable_exec.statefile.documents import MAX_DOCUMENT_BYTES, BadDocument, Form, Unreadable, decode_document, encode_document
-from fable_exec.statefile.files import close, held_lock, move_aside, open_directory, read_all, replace
+from fable_exec.statefile.documents import (
+    MAX_DOCUMENT_BYTES,
+    BadDocument,
+    Form,
+    Unreadable,
+    decode_document,
+    encode_document,
+    unreadable,
+)
+from fable_exec.statefile.locking import held_lock
+from fable_exec.statefile.opening import close, open_directory, read_all
 from fable_exec.statefile.records import RECORD_BYTES, Condition
+from fable_exec.statefile.replacing import move_aside, replace
 from fable_exec.statefile.terminal import TerminalRecord, open_terminal_record, outcome_in
 
 __all__ = ["LOCK_NAME", "LOCK_SECONDS", "RECORD_NAME", "STATE_NAME", "HeldState", "Reading", "Source", "StateFile"]
@@ -109,7 +119,7 @@ class StateFile:
             StateUnreadable: something else has its name.
         """
         with self._opened() as dir_fd, self._told(RECORD_NAME):
-            return open_terminal_record(RECORD_NAME, self.form, dir_fd)
+            return open_terminal_record(self.directory / RECORD_NAME, self.form, dir_fd)
 
     def conclude(self, record: TerminalRecord, outcome: Mapping[str, Any], timeout_seconds: float = LOCK_SECONDS) -> bool:
         """Record once how it ended: in the terminal record, then in state.json. The first needs no space and no lock.
@@ -122,12 +132,12 @@ class StateFile:
         Raises:
             ValueError: `outcome` is no JSON or too large; nothing was changed.
             Conflict: another outcome is recorded, and stays.
-            OSError: neither could be written; the cause is why state.json could not.
+            OSError, StateUnreadable: neither could be written; the cause is why state.json could not.
         """
-        failure = None
+        failure: OSError | StateUnreadable | None = None
         try:
             record.write(outcome)
-        except OSError as error:
+        except (OSError, StateUnreadable) as error:
             failure = error
         try:
             with self.locked(timeout_seconds) as held:
@@ -180,9 +190,7 @@ class StateFile:
             raise self._unreadable(name, fault, None) from None
 
     def _unreadable(self, name: str, fault: BadDocument, outcome: Mapping[str, Any] | None) -> StateUnreadable:
-        path = str(self.directory / name)
-        words = f"{ascii(path)[:_LONGEST_SHOWN]} cannot be believed ({fault.reason.value}): {fault}; it was left as it is"
-        return StateUnreadable(words, reason=fault.reason.value, path=path, outcome=outcome)
+        return unreadable(str(self.directory / name), fault, outcome)
 
 
 class HeldState:

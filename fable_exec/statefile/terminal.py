@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from fable_exec import _sys
 from fable_exec.errors import Conflict
-from fable_exec.statefile.documents import Form
-from fable_exec.statefile.files import close, open_private, read_from_start, write_from_start
+from fable_exec.statefile.documents import BadDocument, Form, unreadable
+from fable_exec.statefile.opening import close, open_private, read_from_start, write_from_start
 from fable_exec.statefile.records import RECORD_BYTES, Condition, Record, decode_record, encode_record
 
 __all__ = ["TerminalRecord", "open_terminal_record", "outcome_in"]
@@ -27,13 +28,17 @@ class TerminalRecord:
     whoever holds the lock of the keeper's life.
     """
 
-    def __init__(self, fd: int, form: Form) -> None:
+    def __init__(self, fd: int, form: Form, path: Path) -> None:
         self._fd = fd
         self._form = form
+        self._path = path
 
     def read(self) -> Record:
-        """What is recorded. Raises BadDocument for the record of something else, OSError."""
-        return decode_record(read_from_start(self._fd, RECORD_BYTES), self._form)
+        """What is recorded. Raises StateUnreadable for the record of something else, OSError."""
+        try:
+            return decode_record(read_from_start(self._fd, RECORD_BYTES), self._form)
+        except BadDocument as fault:
+            raise unreadable(str(self._path), fault) from None
 
     def write(self, outcome: Mapping[str, Any]) -> None:
         """Record how it ended, durably and once; the same again does nothing.
@@ -41,6 +46,7 @@ class TerminalRecord:
         Raises:
             ValueError: `outcome` is no JSON or too large (MAX_OUTCOME_BYTES); nothing was written.
             Conflict: another outcome is recorded already, and stays.
+            StateUnreadable: the record is of something else.
             OSError: it may not be on the disk, or not be whole; a torn record reads as one that was never written.
         """
         block = encode_record(outcome, self._form)
@@ -66,14 +72,14 @@ class TerminalRecord:
         self.close()
 
 
-def open_terminal_record(name: str, form: Form, dir_fd: int) -> TerminalRecord:
-    """The record `name`, made if need be, with its space certain and the certainty on the disk.
+def open_terminal_record(path: Path, form: Form, dir_fd: int) -> TerminalRecord:
+    """The record of that name in the directory, made if need be, with its space certain and the certainty on the disk.
 
     Raises:
         BadDocument: something else has that name.
         OSError: there is no space (ENOSPC, EDQUOT), or the kernel's other answer.
     """
-    fd = open_private(name, os.O_RDWR | os.O_CREAT, dir_fd)
+    fd = open_private(path.name, os.O_RDWR | os.O_CREAT, dir_fd)
     try:
         if not _is_certain(os.fstat(fd)):
             _reserve(fd)
@@ -82,7 +88,7 @@ def open_terminal_record(name: str, form: Form, dir_fd: int) -> TerminalRecord:
     except BaseException:
         close(fd)
         raise
-    return TerminalRecord(fd, form)
+    return TerminalRecord(fd, form, path)
 
 
 def outcome_in(raw: bytes | None, form: Form) -> Record:

@@ -103,6 +103,11 @@ def test_the_walks_take_every_transition() -> None:
     assert lc.TRANSITIONS.keys() <= taken
 
 
+def test_the_first_status_that_was_told_stays() -> None:
+    progress, _ = walk([*BEGUN, lc.LeaderExited(3), lc.LeaderExited(None), lc.LeaderExited(0), ALONE, NO])
+    assert (progress.facts.returncode, terminal_reason(progress.facts)) == (3, TerminalReason.CRASHED)
+
+
 def test_what_is_done_in_the_usual_walk() -> None:
     _, done = walk(WALKS[0][1])
     assert [action.value for action in done] == [

@@ -78,4 +78,5 @@ def main() -> None:
     print(json.dumps({"runs": len(words), "changes": [word for word, _ in itertools.groupby(words)]}))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -100,13 +100,11 @@ def test_readers_in_threads_see_the_outcome_appear_once_and_stay(tmp_path: Path)
             assert all(reading.record is Condition.WHOLE for reading in found if reading.source is Source.TERMINAL_RECORD)
 
 
-@pytest.mark.parametrize("seconds", [2, pytest.param(60, marks=pytest.mark.deep)])
-def test_writers_that_are_killed_in_the_midst_leave_a_whole_state_and_a_free_lock(tmp_path: Path, seconds: int) -> None:
+@pytest.mark.parametrize("times", [5, pytest.param(200, marks=pytest.mark.deep)])
+def test_writers_that_are_killed_in_the_midst_leave_a_whole_state_and_a_free_lock(tmp_path: Path, times: int) -> None:
     state = state_in(tmp_path, counted(0))
-    chance = random.Random()
-    deadline = time.monotonic() + seconds
-    last = killed = 0
-    while time.monotonic() < deadline:
+    chance, last = random.Random(), 0
+    for _ in range(times):
         writer = SPAWN.Process(target=count_up, args=(state.directory, 10**9))
         writer.start()
         before = state.read()
@@ -116,11 +114,9 @@ def test_writers_that_are_killed_in_the_midst_leave_a_whole_state_and_a_free_loc
         assert writer.pid is not None
         os.kill(writer.pid, signal.SIGKILL)
         writer.join()
-        killed += 1
         with state.locked(0) as held:
             number = held.require().document["first"]
             assert held.require().document == counted(number) and number > last
             last = number
-    assert killed > 2
     count_up(state.directory, 1)
     assert sorted(os.listdir(state.directory)) == [".lock", STATE_NAME]

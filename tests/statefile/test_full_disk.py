@@ -102,7 +102,7 @@ def test_a_read_only_disk_is_read_and_says_so_when_it_is_to_be_written(tmp_path:
         with state.locked() as held:
             held.write(OLD)
         state.terminal_record().close()
-        subprocess.run(["mount", "-o", "remount,ro", os.getcwd()], check=True)
+        subprocess.run(["mount", "-o", "remount,bind,ro", os.getcwd()], check=True)
         def lock():
             with state.locked():
                 pass

@@ -24,7 +24,7 @@ from fable_exec.statefile import (
     StateFile,
 )
 from fable_exec.statefile.documents import encode_document
-from fable_exec.statefile.files import read_all
+from fable_exec.statefile.opening import read_all
 from fable_exec.statefile.records import encode_record
 from tests.leaks import nothing_left
 from tests.statefile.states import FORM, NEW, OLD, OUTCOME, directory_in, state_in
@@ -414,6 +414,11 @@ def test_the_record_of_another_execution_is_told_before_anything_is_written(tmp_
     assert (caught.value.reason, caught.value.path) == ("foreign", str(state.directory / RECORD_NAME))
     with state.locked() as held, pytest.raises(StateUnreadable):
         held.write(NEW)
+    with state.terminal_record() as record:
+        for act in (record.read, lambda: record.write(OUTCOME), lambda: state.conclude(record, OUTCOME)):
+            with pytest.raises(StateUnreadable) as caught:
+                act()
+            assert (caught.value.reason, caught.value.path) == ("foreign", str(state.directory / RECORD_NAME))
     assert (state.directory / STATE_NAME).read_bytes() == encode_document(OLD, FORM)
 
 
