@@ -100,7 +100,7 @@ def _long(table: Table, arguments: Sequence[str], at: int, parsed: Parsed) -> in
     name, equals, value = arguments[at].partition("=")
     option = table.options.get(name) or _abbreviated(table, name)
     if equals:
-        if option.takes is Takes.NOTHING:
+        if option.takes is Takes.NOTHING and not option.refused:
             raise Refused(option.name, f"option {option.name} takes no value, but {shown(arguments[at])} gives one; leave it out")
         return _take(option, value, at + 1, arguments, parsed)
     return _take(option, None, at + 1, arguments, parsed)
@@ -183,7 +183,7 @@ def _go(table: Table, arguments: Sequence[str], at: int, parsed: Parsed) -> int:
     option = table.options.get(name)
     if option is None:
         raise _unknown(name)
-    if option.takes is Takes.NOTHING:
+    if option.takes is Takes.NOTHING and not option.refused:
         if equals and value not in ("true", "false", "1", "0"):
             raise Refused(option.name, f"option {option.name} is true or false, not {shown(value)}")
         return _take(option, None, at + 1, arguments, parsed)

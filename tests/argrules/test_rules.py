@@ -78,6 +78,19 @@ def test_a_reason_says_which_argument_which_rule_and_what_to_do() -> None:
     assert verdict.reason == "frob: option --exec (in '-vx') runs a command; leave it out"
 
 
+@pytest.mark.parametrize("value", ["", "=x", "=true"])
+@pytest.mark.parametrize(
+    ("style", "name"), [("gnu", "--exec"), ("posix", "--exec"), ("single", "-exec"), ("go", "-exec"), ("go-anywhere", "-exec")]
+)
+def test_a_refused_option_is_told_by_its_reason_also_where_it_is_given_a_value(style: str, name: str, value: str) -> None:
+    rules = ArgumentRules.from_toml(
+        f'[[tool]]\nnames=["frob"]\nstyle="{style}"\nrefuse=["{name}: runs a command"]\nmatch=["frob"]\nno_match=["frob {name}"]'
+    )
+    verdict = rules.judge(["frob", name + value])
+    also = f" (in '{name}{value}')" if value else ""
+    assert (verdict.rule, verdict.reason) == (f"frob:{name}", f"frob: option {name}{also} runs a command; leave it out")
+
+
 def test_unknown_tools_are_the_callers_choice_but_never_inside_another_tool() -> None:
     rules = ArgumentRules.builtin()
     assert rules.judge(["mytool", "-x"], unknown_tools="allow").rule == "unknown-tool"

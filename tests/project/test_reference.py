@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+import pytest
 
 from fable_exec import errors
 
@@ -21,3 +24,12 @@ def test_the_errors_page_lists_every_class_with_its_code_and_a_builtin_it_inheri
         assert code == kind.code
         inherited = {base.__name__ for base in kind.__mro__}
         assert {word.strip(" `") for word in parents.split(",")} - {""} <= inherited, name
+
+
+@pytest.mark.parametrize("page", ["argument-rules.md", "audit.md", "lifecycle.md", "paths.md"])
+def test_the_example_that_opens_a_page_does_what_it_asserts(page: str, workspace: Path, tmp_path: Path) -> None:
+    text = (PROJECT / "docs/reference" / page).read_text()
+    example = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[0]
+    assert "assert " in example
+    (workspace / "src").mkdir()
+    exec(example.replace("/srv/project", str(workspace)).replace("/var/log/agent", str(tmp_path)), {})
