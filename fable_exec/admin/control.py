@@ -7,8 +7,9 @@ message ever holds a token.
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fable_exec.broker import ExecutionBroker
@@ -20,6 +21,8 @@ __all__ = ["MAX_LINE_BYTES", "AdminControl", "complain", "encode", "tell"]
 
 MAX_LINE_BYTES = 64 * 1024
 _MAX_ERROR_BYTES = 1024
+_NAMED_MEMBERS = 4
+_WORD = re.compile("[a-z_]{1,24}")
 
 Answer = dict[str, Any]
 
@@ -57,12 +60,18 @@ class AdminControl:
         return True
 
     def _perform(self, members: Mapping[str, Any]) -> Answer:
-        action = members.get("action")
+        actions = ", ".join(sorted(self._commands))
+        if "action" not in members:
+            given = f", only {_named(members)}" if members else ""
+            raise InvalidRequest(f'there is no member "action"{given}; it says what to do: {actions}')
+        action = members["action"]
         if not isinstance(action, str) or action not in self._commands:
-            raise InvalidRequest(f"there is no such admin action; there are {', '.join(sorted(self._commands))}")
+            raise InvalidRequest(f"there is no such admin action; there are {actions}")
         names, command = self._commands[action]
-        if not members.keys() <= names | {"action"}:
-            raise InvalidRequest(f"{action} has no such members; it has {', '.join(sorted(names)) or 'none'}")
+        unknown = members.keys() - names - {"action"}
+        if unknown:
+            has = ", ".join(sorted(names)) or "none but action"
+            raise InvalidRequest(f"{action} has no member {_named(unknown)}; it has {has}")
         return command(members)
 
     def _unlock(self, members: Mapping[str, Any]) -> Answer:
@@ -89,6 +98,12 @@ class AdminControl:
     def _end(self, _: Mapping[str, Any]) -> Answer:
         self._shutdown()
         return {"ok": True}
+
+
+def _named(members: Iterable[str]) -> str:
+    """The first of their names, and only words of letters: a token that went into the wrong place is not shown."""
+    words = [f'"{name}"' if _WORD.fullmatch(name) else "(a name that is not shown)" for name in sorted(members)]
+    return ", ".join([*words[:_NAMED_MEMBERS], *(["more"] if len(words) > _NAMED_MEMBERS else [])])
 
 
 def encode(answer: Answer) -> bytes:

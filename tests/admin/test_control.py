@@ -84,6 +84,28 @@ def test_everything_else_is_refused_changes_nothing_and_shows_no_token(broker: E
     assert ended == []
 
 
+@pytest.mark.parametrize(
+    ("members", "told"),
+    [
+        ({}, 'there is no member "action"; it says what to do: lock_writes, shutdown, status, unlock_writes'),
+        ({"command": "unlock_writes", "token": SECRET}, 'there is no member "action", only "command", "token"; it says'),
+        ({"action": "lock_writes", "token": SECRET}, 'lock_writes has no member "token"; it has none but action'),
+        (
+            {"action": "unlock_writes", "expires": 60},
+            'unlock_writes has no member "expires"; it has expires_in_seconds, paths, token',
+        ),
+        ({"action": "status", SECRET: 1}, "status has no member (a name that is not shown); it has"),
+        ({"action": "status", **dict.fromkeys("abcdef", 1)}, 'status has no member "a", "b", "c", "d", more; it has'),
+    ],
+)
+def test_a_message_names_the_member_that_is_missing_or_unknown(
+    broker: ExecutionBroker, members: dict[str, Any], told: str
+) -> None:
+    error = control_of(broker)[0].answer(command(**members))["error"]
+    assert error.startswith(told)
+    assert SECRET not in error
+
+
 def test_no_digest_means_locked_for_good(workspace: Any) -> None:
     from tests.doors import policy_for
 
