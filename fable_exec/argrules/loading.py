@@ -56,11 +56,9 @@ class _Document:
         reader = Reader(self.fault, kinds, self.mapping("sets", parsed.get("sets", {})))
         for index, raw in enumerate(self.items("tool", parsed)):
             path = f"tool[{index}]"
-            names = reader.words(f"{path}.names", raw.get("names"))
-            if not names:
-                self.fault(f"{path}.names", "must name the tool")
-                continue
-            table = reader.table(path, names[0], raw)
+            names = self.names(path, raw, reader)
+            # Without a name it is read all the same: its other faults are to be told now, not with the next attempt.
+            table = reader.table(path, names[0] if names else path, raw)
             self.add(path, names, table, tables)
             examples.extend(reader.examples(path, raw, f"{self.prefix}{path}"))
         for index, raw in enumerate(self.items("refused", parsed)):
@@ -75,6 +73,12 @@ class _Document:
         except (ValueError, RecursionError) as error:
             self.fault("", f"not a TOML document: {error!s:.300}")
             return {}
+
+    def names(self, path: str, raw: Mapping[str, Any], reader: Reader) -> list[str]:
+        if raw.get("names", []) == []:
+            self.fault(f"{path}.names", "must name the tool")
+            return []
+        return reader.words(f"{path}.names", raw["names"])
 
     def items(self, key: str, parsed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         found = parsed.get(key, [])

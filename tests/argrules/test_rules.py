@@ -206,6 +206,18 @@ reason = "no"
     assert "has a rule already" in found["refused[1].names"]
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [('names = "sort"', "must be a list of strings"), ("names = []", "must name the tool"), ("", "must name the tool")],
+)
+def test_a_tool_without_a_name_is_read_all_the_same(line: str, told: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        ArgumentRules.from_toml(f"[[tool]]\n{line}\noption = []\noperands = ['pathx*']\n")
+    paths = [path for path, _ in caught.value.faults]
+    assert sorted(paths) == ["tool[0].match", "tool[0].names", "tool[0].no_match", "tool[0].operands", "tool[0].option"]
+    assert dict(caught.value.faults)["tool[0].names"] == told
+
+
 def test_an_option_that_stands_twice_is_a_fault() -> None:
     assert "stands twice" in faults(TOOL.replace('"-v --verbose"', '"-v --verbose", "-n"'))["tool[0]"]
 
