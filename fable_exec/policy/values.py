@@ -174,7 +174,7 @@ class PathRules:
         default="private",
         metadata=ruled(
             OneOf(("private", "regular")),
-            "private refuses to read files with hard links or writable by others; regular takes any regular file.",
+            "private refuses to read hard links and what others or a group of others can write; regular takes any regular file.",
         ),
     )
     backslash: Literal["separator", "refuse", "literal"] = attrs.field(

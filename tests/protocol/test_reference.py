@@ -9,6 +9,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from fable_exec import BrokerPolicy, ExecutionBroker
 from fable_exec import protocol as p
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "protocol.md").read_text(encoding="utf-8")
@@ -27,6 +28,21 @@ def test_an_example_reads_and_writes_back_the_same(action: str, request_text: st
     assert p.encode_request(envelope.request, envelope.id) == json.loads(request_text)
     result = p.decode_result(envelope.request, json.loads(result_text))
     assert p.encode_result(result, envelope.request) == json.loads(result_text)
+
+
+def test_the_examples_of_a_background_command_are_a_dialogue_that_a_broker_understands(workspace: Path) -> None:
+    requests = {action: json.loads(text) for action, text, _ in EXAMPLES}
+    results = {action: json.loads(text) for action, _, text in EXAMPLES}
+    requests["start_command"]["command"][0] = "python3"
+    with ExecutionBroker(BrokerPolicy(workspace=workspace, allowed_executables=("python3",))) as broker:
+        for action in ("start_command", "read_command", "write_stdin"):
+            answer = broker.handle(requests[action])
+            assert (answer.keys(), answer["handle"]) == (results[action].keys(), results[action]["handle"])
+        (listed,) = broker.handle(requests["list_commands"])["commands"]
+        assert listed["handle"] == results["list_commands"]["commands"][0]["handle"]
+        while (answer := broker.handle(requests["read_command"]))["running"]:
+            pass
+    assert answer["result"]["exit_code"] == 0
 
 
 @pytest.mark.parametrize("action", sorted(set(p.ACTIONS) - {"probe_capabilities", "start_command"}))
