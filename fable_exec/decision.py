@@ -2,7 +2,7 @@
 
 The rules, first that applies wins:
 
-- a command must be on the allow-list, and still the file that was listed;
+- a command must be on the allow-list, have been found when the broker started, and still the file that was listed;
 - where the policy has argument rules obeyed, the command's arguments must pass them;
 - while writes are locked no write action is done, and a command runs with the workspace read-only where the kernel holds that;
 - where it does not (confinement is off, or the host cannot), or the policy says `locked_commands = "deny"`, no interpreter or
@@ -56,6 +56,7 @@ class Rule(Enum):
     COMMAND = "command"
     WRITE = "write"
     NOT_LISTED = "not-listed"
+    NOT_FOUND = "not-found"
     CHANGED = "changed-since-listed"
     WRITE_LOCK = "write-lock"
     WRITE_SCOPE = "write-scope"
@@ -106,6 +107,8 @@ class CommandFacts:
     name: str
     listed: bool
     unchanged: bool
+    missing: str = ""
+    """Why a listed name means no file here, in words; "" when it means one."""
     resolved_name: str = ""
     cwd: tuple[str, ...] = ()
     """Part of the question so that a rule about it needs no new caller; no rule reads it today."""
@@ -199,6 +202,8 @@ def _must_be_a_reader(policy: BrokerPolicy, kernel_readonly: bool) -> bool:
 def _decide_command(policy: BrokerPolicy, unlocked: bool, kernel_readonly: bool, facts: CommandFacts) -> Decision:
     if not facts.listed:
         return _refused(Rule.NOT_LISTED, f"executable {_shown(facts.name)} is not on the allow-list")
+    if facts.missing:
+        return _refused(Rule.NOT_FOUND, f"executable {_shown(facts.name)} is on the allow-list, but {facts.missing}")
     if not facts.unchanged:
         return _refused(Rule.CHANGED, f"executable {_shown(facts.name)} is no longer the file that was allow-listed")
     if policy.argument_rules.mode == "enforce" and not _arguments_pass(policy, facts.arguments):

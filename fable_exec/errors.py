@@ -208,7 +208,7 @@ class WritesLocked(Denied):
 
 
 class ExecutableDenied(Denied):
-    """The executable is not on the allow-list, or is no longer the file that was listed."""
+    """The executable is not on the allow-list, was not found when the broker started, or is no longer the file that was listed."""
 
     code = "executable-denied"
 

@@ -60,13 +60,14 @@ class Executable:
 
 @attrs.frozen(eq=False)
 class AllowedExecutables:
-    """What may be executed, by name; the names that meant nothing here; and the PATH that bare names were found in.
+    """What may be executed, by name; the entries that meant nothing here, each with why; and the PATH that bare names were
+    found in.
 
     It holds a descriptor of each file: close it.
     """
 
     by_name: Mapping[str, Executable]
-    unresolved: tuple[str, ...]
+    missing: Mapping[str, str]
     path: tuple[str, ...]
     _held: ExitStack = attrs.field(repr=False)
 
@@ -78,6 +79,15 @@ class AllowedExecutables:
     def names(self) -> tuple[str, ...]:
         """Basenames in the order of the allow-list."""
         return tuple(executable.name for executable in self.by_name.values())
+
+    @property
+    def unresolved(self) -> tuple[str, ...]:
+        """Basenames of the entries that meant nothing here, in the order of the allow-list."""
+        return tuple(map(os.path.basename, self.missing))
+
+    def why_missing(self, requested: str) -> str:
+        """In words, why the entry of the allow-list that `requested` is means no file; "" where it is none of those."""
+        return next((why for entry, why in self.missing.items() if requested in (entry, os.path.basename(entry))), "")
 
     def find(self, requested: str) -> Executable | None:
         """The executable that `requested` means: its bare name, or an absolute path of the very file; else None.
@@ -126,20 +136,20 @@ def resolve_executables(policy: BrokerPolicy, environment: Mapping[str, str]) ->
     """
     path = trusted_path(policy, environment)
     with ExitStack() as held:
-        found, unresolved = _look_all_up(policy, environment, path, held)
-        return AllowedExecutables(found, unresolved, path, held.pop_all())
+        found, missing = _look_all_up(policy, environment, path, held)
+        return AllowedExecutables(found, missing, path, held.pop_all())
 
 
 def _look_all_up(
     policy: BrokerPolicy, environment: Mapping[str, str], path: tuple[str, ...], held: ExitStack
-) -> tuple[dict[str, Executable], tuple[str, ...]]:
+) -> tuple[dict[str, Executable], dict[str, str]]:
     found: dict[str, Executable] = {}
-    unresolved: list[str] = []
+    missing: dict[str, str] = {}
     faults: list[tuple[str, str]] = []
     for index, entry in enumerate(policy.allowed_executables):
         executable = _look_up(entry, path, policy, held)
         if executable is None:
-            unresolved.append(os.path.basename(entry))
+            missing[entry] = _why_not_found(entry, policy, environment)
             continue
         first = found.setdefault(os.path.normcase(executable.name), executable)
         if first.path != executable.path:
@@ -151,7 +161,15 @@ def _look_all_up(
         faults.append(("allowed_executables", "; ".join([f"none could be found in {places}", *hints[:1]])))
     if faults:
         raise PolicyError.of(faults)
-    return found, tuple(unresolved)
+    return found, missing
+
+
+def _why_not_found(entry: str, policy: BrokerPolicy, environment: Mapping[str, str]) -> str:
+    if _has_separator(entry):
+        return f"there was no executable file {entry} when the broker started"
+    hint = passed_over(entry, policy, environment)
+    place = "PATH" if policy.environment.path is None else "environment.path"
+    return f"it was not found in {place} when the broker started{hint and f' ({hint})'}"
 
 
 def is_unchanged(executable: Executable) -> bool:

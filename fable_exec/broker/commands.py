@@ -91,7 +91,8 @@ class CommandWork:
     def decide(self, argv: Sequence[str], cwd: WorkspacePath) -> Decided:
         """The executable that `argv` names and whether it may run there. Writes nothing down."""
         executable = self._executables.find(argv[0])
-        return Decided(executable, *self._gate.command(argv, executable, cwd))
+        missing = "" if executable is not None else self._executables.why_missing(argv[0])
+        return Decided(executable, *self._gate.command(argv, executable, cwd, missing=missing))
 
     def decides_quickly(self) -> bool:
         """Whether to decide takes microseconds now, and not the time to start a launcher or to read rules."""

@@ -48,9 +48,12 @@ class Gate:
         operation.decided(decision, {"paths": [str(path) for path in paths]})
 
     def command(
-        self, argv: Sequence[str], executable: Executable | None, cwd: WorkspacePath
+        self, argv: Sequence[str], executable: Executable | None, cwd: WorkspacePath, *, missing: str = ""
     ) -> tuple[Decision, ArgumentFacts | None]:
         """Whether the command may be started, or fed; and what argument rules say, if they were asked. Writes nothing down.
+
+        Args:
+            missing: why a listed name means no executable here, in words; "" for one that is not listed.
 
         Raises:
             ConfinementUnavailable: it is listed and writes are locked, and a strict protection does not hold.
@@ -64,7 +67,8 @@ class Gate:
         facts = CommandFacts(
             name=argv[0] if executable is None else executable.name,
             resolved_name="" if executable is None else executable.resolved_name,
-            listed=executable is not None,
+            listed=executable is not None or bool(missing),
+            missing=missing,
             unchanged=executable is not None and is_unchanged(executable),
             cwd=cwd.components,
             unlock_scope=None if unlocked is None else unlocked.scope,

@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from fable_exec import Denied, ExecutableDenied, InvalidRequest, LaunchFailed, PathDenied, PathNotDirectory, PathNotFound
+from fable_exec import (
+    Denied,
+    EnvironmentPolicy,
+    ExecutableDenied,
+    InvalidRequest,
+    LaunchFailed,
+    PathDenied,
+    PathNotDirectory,
+    PathNotFound,
+)
 from fable_exec.outcome import EndedBy
 from tests.doors import DOORS, opened, policy_for
 
@@ -25,6 +34,29 @@ def test_a_command_says_what_ran_where_and_how_it_ended(door: Any, workspace: Pa
     assert result.command[0] == os.path.realpath(result.command[0])
     assert result.command[1:] == ("-c", "pwd; echo oops >&2; exit 3")
     assert (result.survivors, result.policy_digest) == ((), door.policy.digest)
+
+
+@pytest.mark.parametrize("kind", sorted(DOORS))
+def test_a_listed_program_that_was_not_found_is_not_told_as_unlisted(kind: str, workspace: Path, monkeypatch: Any) -> None:
+    tool = workspace / "bin/tool"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    policy = policy_for(workspace, allowed_executables=("true", "tool", "gone"), environment=EnvironmentPolicy())
+    told = {
+        "gone": "executable 'gone' is on the allow-list, but it was not found in PATH when the broker started",
+        "tool": f"executable 'tool' is on the allow-list, but it was not found in PATH when the broker started ({tool} is passed",
+        "cat": "executable 'cat' is not on the allow-list",
+    }
+    with opened(kind, policy) as door:
+        for name, text in told.items():
+            with pytest.raises(ExecutableDenied) as caught:
+                door.execute_command([name])
+            assert str(caught.value).startswith(text)
+            if hasattr(door.inner, "explain"):
+                found = door.explain([name])
+                assert (found.message, found.rule) == (str(caught.value), "not-listed" if name == "cat" else "not-found")
 
 
 def test_output_is_exact_whatever_the_bytes(door: Any) -> None:

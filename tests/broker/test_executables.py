@@ -71,6 +71,18 @@ def test_what_cannot_be_found_is_left_out_and_listed(resolved: Any, tmp_path: Pa
     assert (found.names, found.unresolved) == (("sh",), ("no-such-program", "gone", "plain", "directory"))
 
 
+def test_what_is_missing_says_why_by_its_entry_and_its_name_and_what_is_not_listed_says_nothing(
+    resolved: Any, tmp_path: Path
+) -> None:
+    gone = str(tmp_path / "gone")
+    found = resolved("sh", "no-such-program", gone)
+    assert found.why_missing("no-such-program") == "it was not found in PATH when the broker started"
+    for name in ("gone", gone):
+        assert found.why_missing(name) == f"there was no executable file {gone} when the broker started"
+    for name in ("sh", "rm", "./gone", "/elsewhere/gone", ""):
+        assert found.why_missing(name) == ""
+
+
 def test_nothing_that_can_be_found_is_a_fault_of_the_policy(resolved: Any) -> None:
     with pytest.raises(PolicyError, match="allowed_executables: none could be found"):
         resolved("no-such-program")

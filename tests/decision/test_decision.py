@@ -68,6 +68,7 @@ CASES: list[tuple[str, bool, bool, Any, Rule]] = [
     ("writing in an empty scope", True, False, write("x", scope=()), Rule.WRITE_SCOPE),
     ("a scope while locked", False, False, write("a", scope=("a",)), Rule.WRITE_LOCK),
     ("an unlisted command", True, False, command(listed=False), Rule.NOT_LISTED),
+    ("a listed command that was not found", True, False, command(missing="it is gone", unchanged=False), Rule.NOT_FOUND),
     ("a changed command", True, False, command(unchanged=False), Rule.CHANGED),
     ("an unlisted command that has changed", False, False, command(listed=False, unchanged=False), Rule.NOT_LISTED),
     ("an unlisted interpreter while locked", False, False, command("python", listed=False), Rule.NOT_LISTED),
@@ -162,6 +163,7 @@ def test_without_a_token_digest_nothing_counts_as_unlocked() -> None:
         (command("git", arguments=REFUSED), errors.ArgumentDenied, "refused by an argument rule: git log: option --output"),
         (command("cp", arguments=WRITES), errors.WritesLocked, "'cp' is not known to only read with these arguments"),
         (command("rm", listed=False), errors.ExecutableDenied, "'rm' is not on the allow-list"),
+        (command("rm", missing="it is gone"), errors.ExecutableDenied, "'rm' is on the allow-list, but it is gone"),
         (command("rm", unchanged=False), errors.ExecutableDenied, "'rm' is no longer the file"),
     ],
 )
@@ -234,6 +236,7 @@ FACTS = (
         resolved_name=st.text(max_size=5) | st.sampled_from(NAMED),
         listed=st.booleans(),
         unchanged=st.booleans(),
+        missing=st.sampled_from(["", "it is gone"]),
         cwd=COMPONENTS,
         unlock_scope=SCOPES,
         arguments=st.sampled_from([None, READS, WRITES, REFUSED, UNKNOWN]),
