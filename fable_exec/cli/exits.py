@@ -13,7 +13,7 @@ from fable_exec.errors import Denied, InvalidRequest, LaunchFailed, PolicyError
 from fable_exec.outcome import EndedBy
 from fable_exec.protocol import CommandResult
 
-__all__ = ["Exit", "of_failure", "of_result", "of_run_failure", "of_signal"]
+__all__ = ["Exit", "is_failed_by_policy", "of_failure", "of_result", "of_run_failure", "of_signal"]
 
 
 class Exit(IntEnum):
@@ -50,12 +50,17 @@ def of_signal(number: int) -> int:
 
 
 def of_result(result: CommandResult) -> int:
-    """The status of `run` for a command that ran. Never 0 unless the command said so itself."""
+    """The status of `run` for a command that ran. Never 0 unless the command said so itself and the policy has no objection."""
     if result.outcome is EndedBy.EXITED and result.exit_code is not None:
-        return result.exit_code
+        return Exit.DENIED if is_failed_by_policy(result) else result.exit_code
     if result.outcome is EndedBy.SIGNALED and result.signal is not None:
         return of_signal(result.signal)
     return _ENDED_BY_US.get(result.outcome, Exit.OWN_FAILURE)
+
+
+def is_failed_by_policy(result: CommandResult) -> bool:
+    """Whether the command exited with 0 and did what the policy counts as a failure."""
+    return result.exit_code == 0 and any(denial.fails for denial in result.denials)
 
 
 def of_run_failure(error: Exception) -> int:

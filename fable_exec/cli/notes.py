@@ -5,8 +5,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 
+from fable_exec.cli.exits import Exit, is_failed_by_policy
 from fable_exec.outcome import Denial, EndedBy
 from fable_exec.protocol import CommandResult
+from fable_exec.runner.denials import is_look_up
 
 __all__ = ["notes_on"]
 
@@ -33,6 +35,9 @@ def notes_on(result: CommandResult, *, streamed: bool, interrupted_by: int | Non
             if omitted:
                 yield f"{omitted} bytes of {name} omitted"
     yield from _refusals(result)
+    if any(denial.fails for denial in result.denials):
+        instead = f": exit status {int(Exit.DENIED)} instead of the command's 0" if is_failed_by_policy(result) else ""
+        yield f"this counts as a failure under the policy{instead}"
 
 
 _ENDINGS = {
@@ -57,10 +62,18 @@ def _refusals(result: CommandResult) -> Iterator[str]:
     for denial in result.denials:
         kinds.setdefault((denial.operation, denial.protection), []).append(denial)
     named = list(kinds.values())[:_NAMED_DENIALS]
-    yield from map(_refusal, named)
+    harmless = [alike for alike in named if result.success and all(map(is_look_up, alike))]
+    yield from map(_look_up, harmless)
+    yield from (_refusal(alike) for alike in named if alike not in harmless)
     more = len(result.denials) - sum(map(len, named)) + result.denials_omitted
-    if more and named:  # what is only counted is what the command did without
+    if more and len(named) > len(harmless):  # what is only counted is what the command did without
         yield f"refused: {more} more"
+
+
+def _look_up(alike: list[Denial]) -> str:
+    """No alarm: git, to name one, asks for its own host's name where no identity is set, and goes on."""
+    first = alike[0]
+    return f"succeeded without looking up a name ({first.operation} {first.address}), as git may where it has no identity"
 
 
 def _refusal(alike: list[Denial]) -> str:

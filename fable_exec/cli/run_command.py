@@ -85,7 +85,7 @@ def command(
       2      wrong usage
       124    a timeout ended it
       125    fable-exec itself failed
-      126    refused, or not executable
+      126    refused, or not executable, or a planted file that the policy counts as a failure
       127    not found
       137    ended for too much output
       128+N  ended by signal N, or we were: 130 Ctrl-C, 143 SIGTERM

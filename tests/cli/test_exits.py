@@ -9,7 +9,7 @@ import pytest
 
 from fable_exec import errors
 from fable_exec.cli.exits import Exit, of_failure, of_result, of_run_failure
-from fable_exec.outcome import EndedBy
+from fable_exec.outcome import Denial, EndedBy
 from tests.cli.results import result
 from tests.cli.typed import PROJECT, typed
 
@@ -33,6 +33,12 @@ from tests.cli.typed import PROJECT, typed
 )
 def test_every_outcome_has_its_status(ended_by: EndedBy, code: int | None, signal: int | None, status: int) -> None:
     assert of_result(result(ended_by, exit_code=code, signal=signal)) == status
+
+
+@pytest.mark.parametrize("fails, code, status", [(True, 0, 126), (True, 3, 3), (False, 0, 0), (False, 3, 3)])
+def test_what_the_policy_counts_as_a_failure_takes_a_0_away_and_nothing_else(fails: bool, code: int, status: int) -> None:
+    planted = Denial(operation="plant env", path=".envrc", protection="later_files", fails=fails)
+    assert of_result(result(EndedBy.EXITED, exit_code=code, denials=(planted,))) == status
 
 
 def test_only_a_command_that_exits_0_gives_0() -> None:

@@ -185,6 +185,34 @@ def test_flags_win_over_the_policy(workspace: Path, tmp_path: Path) -> None:
     assert run(workspace, "--policy", str(policy), "--unlocked", "--allow", "sh", "--", "sh", "-c", "exit 5").returncode == 5
 
 
+@pytest.mark.requires_ability("userns")
+@pytest.mark.parametrize(
+    ("word", "script", "status", "note"),
+    [
+        ("fail", "echo x > .envrc", 126, "this counts as a failure under the policy: exit status 126 instead of the command's 0"),
+        ("fail", "echo x > .envrc; exit 3", 3, "this counts as a failure under the policy"),
+        ("neutralise", "echo x > .envrc", 0, ""),
+        ("report", "echo x > .envrc", 0, ""),
+        ("fail", "echo x > plain", 0, ""),
+    ],
+)
+def test_a_planted_file_fails_the_run_where_the_policy_says_so(
+    word: str, script: str, status: int, note: str, workspace: Path, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'allowed_executables = ["sh"]\n[confinement]\nplanted_files = "{word}"\n')
+    arguments = ["--policy", str(policy), "--unlocked"]
+    done = run(workspace, *arguments, "--", "sh", "-c", script)
+    assert done.returncode == status, done.stderr
+    told = [line for line in done.stderr.decode().splitlines() if "counts as a failure" in line]
+    assert told == ([f"fable-exec: {note}"] if note else [])
+    for name in (".envrc", "plain"):
+        (workspace / name).unlink(missing_ok=True)
+    as_object = run(workspace, "--json", *arguments, "--", "sh", "-c", script)
+    assert as_object.returncode == status
+    assert the_object(as_object)["result"]["success"] is (status == 0)
+
+
 def test_a_policy_names_the_workspace_when_no_flag_does(workspace: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(f'workspace = "{workspace}"\nallowed_executables = ["pwd"]\n')
