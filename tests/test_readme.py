@@ -20,9 +20,16 @@ PAGES = [
     *sorted((PROJECT / "docs").glob("how-to/*.md")),
 ]
 WITH_EXAMPLES = [page for page in PAGES if ">>> " in page.read_text()]
+RUNS_GIT = pytest.mark.requires_ability("git")
 
 
-@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: str(page.relative_to(PROJECT)))
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=str(page.relative_to(PROJECT)), marks=RUNS_GIT if '["git", ' in page.read_text() else ())
+        for page in WITH_EXAMPLES
+    ],
+)
 def test_every_example_of_the_page_says_what_the_page_says(page: Path, workspace: Path) -> None:
     (workspace / "notes.txt").write_text("remember the milk\n")
     (workspace / "notes.txt").chmod(0o600)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from fable_exec.outcome import Denial, display_text
 
-__all__ = ["denials_of"]
+__all__ = ["denials_of", "is_look_up"]
 
 _MAX_CHARACTERS = 500
 _SUGGESTIONS = {
@@ -24,7 +24,11 @@ _TRACING = (
     'debuggers, strace and LeakSanitizer need it: run them outside, or with kernel_surface = "off"; '
     "AddressSanitizer goes without in ASAN_OPTIONS=detect_leaks=0"
 )
-_NAMES = 'names are looked up there: in a network that is not "full" give addresses, or name them in the host\'s /etc/hosts'
+_NAMES = (
+    'names are looked up there: in a network that is not "full" give addresses, or name them in the host\'s /etc/hosts; '
+    "git asks for its own host's where it has no identity: GIT_AUTHOR_NAME, GIT_AUTHOR_EMAIL, GIT_COMMITTER_NAME and "
+    "GIT_COMMITTER_EMAIL in environment.set"
+)
 _DATAGRAMS = 'UDP, which looking up a name takes as well, comes with network = "full" alone'
 _RAW = "no setting of the network has raw packets"
 _SERVING = 'if commands may serve there, list the port in confinement.bind_ports with network = "ports"'
@@ -44,6 +48,11 @@ def denials_of(noted: Iterable[Sequence[str]]) -> tuple[Denial, ...]:
         )
         for operation, path, address, protection in noted
     )
+
+
+def is_look_up(denial: Denial) -> bool:
+    """Whether this is what a look-up of a name is refused as. Many programs ask for one and do as well without an answer."""
+    return denial.suggestion in (_NAMES, _DATAGRAMS)
 
 
 def _suggestion(operation: str, address: str, protection: str) -> str:
