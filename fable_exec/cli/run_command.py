@@ -13,7 +13,7 @@ from fable_exec.broker.surroundings import notes_on_git
 from fable_exec.cli.exits import Exit, of_result, of_run_failure, of_signal
 from fable_exec.cli.feeding import feed_in_background
 from fable_exec.cli.interruptions import Interruptions
-from fable_exec.cli.notes import notes_on, signal_name
+from fable_exec.cli.notes import bounds_of, notes_on, signal_name
 from fable_exec.cli.outlets import Outlet, OutletGone
 from fable_exec.cli.run_policy import UNLOCK_TOKEN, RunRules, check_is_there, run_policy
 from fable_exec.cli.showing import at_the_door, print_object, say
@@ -186,7 +186,7 @@ class _Run:
         if not self.stream:
             Outlet(1).write(result.stdout_raw)
             Outlet(2).write(result.stderr_raw)
-        for note in notes_on(result, streamed=self.stream, interrupted_by=signal):
+        for note in notes_on(result, streamed=self.stream, interrupted_by=signal, bounds=bounds_of(policy, request)):
             say(note)
         if result.exit_code == _GIT_FAILED:
             for note in notes_on_git(policy, result.confinement):

@@ -11,13 +11,13 @@ import pytest
 
 from fable_exec.cli.notes import notes_on
 from fable_exec.outcome import Captured, Denial, EndedBy, Survivor
+from fable_exec.runner.denials import denials_of
 from tests.cli.results import result
 from tests.cli.typed import typed
 
 
 def test_a_quiet_end_has_no_notes() -> None:
     assert list(notes_on(result(EndedBy.EXITED, exit_code=3), streamed=True)) == []
-    assert list(notes_on(result(EndedBy.SIGNALED, signal=9), streamed=False)) == []
 
 
 def test_notes_tell_the_ending_the_survivors_the_omissions_and_the_denials() -> None:
@@ -50,6 +50,7 @@ def plant(path: str, kept_as: str) -> Denial:
     return Denial(operation="plant git-hook", path=path, protection="later_files", suggestion=f"kept as {kept_as}")
 
 
+(LOOK_UP,) = denials_of([("connect", "", "192.0.2.1:53", "network")])
 REFUSALS: dict[str, tuple[list[Denial], int, list[str]]] = {
     "ten of one kind": (
         [Denial(operation="write", path=f"f{number}", protection="later_files", suggestion="ask") for number in range(10)],
@@ -72,6 +73,16 @@ REFUSALS: dict[str, tuple[list[Denial], int, list[str]]] = {
         ["refused: read x (host_reads)", "refused: plant git-hook a (later_files): kept as 1", "refused: 4 more"],
     ),
     "only counted: the command did without": ([], 4, []),
+    "names were looked up in vain, and the command succeeded": (
+        [LOOK_UP, LOOK_UP],
+        4,
+        ["succeeded without looking up a name (connect 192.0.2.1:53), as git may where it has no identity"],
+    ),
+    "a name and another address": (
+        [LOOK_UP, Denial(operation="connect", address="192.0.2.1:80", protection="network", suggestion="ask")],
+        0,
+        [f"refused 2 times: connect 192.0.2.1:53, 192.0.2.1:80 (network): {LOOK_UP.suggestion}; --json tells it of each"],
+    ),
     "more kinds than are named": (
         [Denial(operation=f"act{number % 12}", path="x", protection="host_reads") for number in range(24)],
         1,
@@ -84,6 +95,12 @@ REFUSALS: dict[str, tuple[list[Denial], int, list[str]]] = {
 def test_refusals_of_one_kind_are_one_line_with_their_number(denials: list[Denial], omitted: int, told: list[str]) -> None:
     ended = result(EndedBy.EXITED, exit_code=0, denials=tuple(denials), denials_omitted=omitted)
     assert list(notes_on(ended, streamed=True)) == told
+
+
+def test_a_look_up_is_told_as_a_refusal_of_a_command_that_failed() -> None:
+    (note,) = notes_on(result(EndedBy.EXITED, exit_code=128, denials=(LOOK_UP,)), streamed=True)
+    assert note == f"refused: connect 192.0.2.1:53 (network): {LOOK_UP.suggestion}"
+    assert "GIT_COMMITTER_EMAIL in environment.set" in note
 
 
 @pytest.mark.requires_ability("userns", "git")

@@ -260,6 +260,26 @@ def test_a_script_without_its_interpreter_is_not_found_and_one_without_a_format_
         assert run(workspace, "--", str(tmp_path / name)).returncode == status, name
 
 
+@pytest.mark.parametrize(
+    ("limits", "script", "status", "told"),
+    [
+        ("", "kill -ABRT $$", 134, "ended by SIGABRT after "),
+        ("", "kill -9 $$", 137, "ended by SIGKILL after "),
+        ("", "kill -SEGV $$", 139, "ended by SIGSEGV after "),
+        ("cpu_seconds = 1", "while :; do :; done", 152, "ended by SIGXCPU (limits.cpu_seconds = 1) after "),
+        ("timeout_seconds = 0.3", "sleep 60", 124, "timed out (limits.timeout_seconds = 0.3): everything was ended after "),
+    ],
+)
+def test_a_death_by_signal_or_limit_is_told_with_its_name(
+    limits: str, script: str, status: int, told: str, workspace: Path, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'allowed_executables = ["sh"]\n[limits]\n{limits}\n')
+    done = run(workspace, "--policy", str(policy), "--", "sh", "-c", script)
+    assert done.returncode == status, done.stderr
+    assert [line for line in done.stderr.decode().splitlines() if line.startswith(f"fable-exec: {told}")]
+
+
 def test_what_a_command_leaves_running_is_ended_and_told(workspace: Path) -> None:
     seconds = unique_sleep()
     finished = run(workspace, "--unlocked", "--", "sh", "-c", f"setsid sleep {seconds} & echo started")
