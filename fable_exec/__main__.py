@@ -27,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         sys.stderr.write(
-            f"fable-exec: {' and '.join(missing)} not installed; pip install 'fable-exec[cli]' (only `serve` works without)\n"
+            f"fable-exec: {' and '.join(missing)} not installed (only `serve` works without): "
+            "pip install '.[cli]' in a checkout, or 'fable-exec[cli]' from an index that has it\n"
         )
         return _OWN_FAILURE_OF_RUN if arguments[:1] == ["run"] else _FAILED
     from fable_exec.cli import main as command_line

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import doctest
 import hashlib
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from fable_exec.cli.program import COMMANDS
 
 PROJECT = Path(__file__).resolve().parents[1]
 README = (PROJECT / "README.md").read_text()
+PROJECT_TABLE = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
 PAGES = [
     PROJECT / "README.md",
     *sorted((PROJECT / "docs").glob("tutorial/*.md")),
@@ -48,6 +51,21 @@ def test_the_readme_has_examples_and_starts_with_the_two_commands() -> None:
     lines = README.splitlines()
     assert PROJECT / "README.md" in WITH_EXAMPLES
     assert [line.split("#")[0].strip() for line in lines[2:4]] == ["make demo", "make test"]
+
+
+INSTALLED = re.compile(r"pip install ('[^']+'|[^\s`]+)")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "pip install" in page.read_text()], ids=lambda page: page.name)
+def test_a_page_installs_from_a_checkout_first_and_says_that_an_index_may_not_have_it(page: Path) -> None:
+    text = page.read_text()
+    installed = [name.strip("'") for name in INSTALLED.findall(text)]
+    from_index = [name for name in installed if name.startswith(PROJECT_TABLE["name"])]
+    assert installed[0] in (".", ".[cli]")
+    assert set(installed) == {"."} | set(from_index) | {name.replace(PROJECT_TABLE["name"], ".") for name in from_index}
+    assert "on no package index yet" in text[: text.index(from_index[0])]
+    extras = {name.partition("[")[2].strip("]") for name in installed} - {""}
+    assert extras <= set(PROJECT_TABLE["optional-dependencies"])
 
 
 def test_every_proof_that_the_readme_names_exists() -> None:
