@@ -41,11 +41,31 @@ def commands() -> None:
     """Run commands and change files inside one workspace, under one policy."""
 
 
+_NEVER_GUESSED = frozenset({"--unlocked", "--allow", "--allow-executable"})
+"""A guess at a misspelt option must not be one that lets a command do more."""
+
+
+def _with_what_to_do(error: click.NoSuchOption, arguments: Sequence[str]) -> click.NoSuchOption:
+    """`error` without dangerous guesses, and with the place of an option that stands before the command it belongs to."""
+    guesses = [each for each in error.possibilities or () if each not in _NEVER_GUESSED]
+    name, context = error.option_name, error.ctx
+    group = None if context is None else context.command
+    if context is not None and isinstance(group, click.Group):
+        meant = next((word for word in arguments if word in group.list_commands(context)), None)
+        example = f"; it may belong after it: {context.command_path} {meant} {name}" if meant else ""
+        message = f"No such option {name!r} before the command{example}."
+        return click.NoSuchOption(name, message, None if meant else guesses, context)
+    return click.NoSuchOption(name, None, guesses, context)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Do what `arguments` say; returns the exit status (docs/reference/cli.md)."""
     keep_standard_descriptors()
     try:
         status = commands.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
+    except click.NoSuchOption as error:
+        _with_what_to_do(error, arguments).show()
+        return error.exit_code
     except click.ClickException as error:
         error.show()
         return error.exit_code

@@ -92,7 +92,7 @@ def command(
       141    nobody reads the output any more
     """
     if workspace is None and file is None:
-        raise click.UsageError("Give --workspace, or a --policy that names one.")
+        raise click.UsageError("Give --workspace, or a --policy that names one." + _behind_the_program(argv))
     if as_json and stream:
         raise click.UsageError("--json prints one object; --stream does not go with it.")
     run = _Run(
@@ -116,6 +116,16 @@ def command(
             return run.do(request)
 
     return at_the_door(act, as_json=as_json, status_of=of_run_failure)
+
+
+def _behind_the_program(argv: tuple[str, ...]) -> str:
+    """What to say when the flag that is missing stands where the program's own arguments do."""
+    flag = next((word for word in argv[1:] if word.partition("=")[0] in ("--workspace", "--policy")), None)
+    if flag is None:
+        return ""
+    return (
+        f" {display_text(flag)} stands after {display_text(argv[0])}, so it is that program's: put our flags before the program."
+    )
 
 
 _OPTIONS = {"cwd": "--cwd", "timeout_seconds": "--timeout", "idle_timeout_seconds": "--idle-timeout"}

@@ -56,6 +56,42 @@ def test_a_timeout_beyond_the_policys_is_named_as_it_was_typed_and_one_of_the_po
     assert "fable-exec: workspace: " in finished and "fable-exec: limits.timeout_seconds: " in finished
 
 
+def complaint(*arguments: str) -> str:
+    """The last line of what wrong usage gets."""
+    finished = typed(*arguments)
+    assert (finished.returncode, finished.stdout) == (2, b"")
+    return finished.stderr.decode().splitlines()[-1].removeprefix("Error: ")
+
+
+def test_a_misspelt_option_is_never_taken_for_one_that_lets_a_command_do_more(workspace: Path) -> None:
+    flags = ["--workspace", str(workspace)]
+    for misspelt in ("--nope", "--unlock", "--unlockd", "--allw", "--allow-executabl"):
+        assert complaint("run", *flags, misspelt, "--", "true") == f"No such option '{misspelt}'."
+    assert complaint("run", *flags, "--workspac", "3", "--", "true") == "No such option '--workspac'. Did you mean '--workspace'?"
+
+
+@pytest.mark.parametrize(
+    ("typed_words", "told_words"),
+    [
+        ("--workspace . run -- ls", "'--workspace' before the command; it may belong after it: fable-exec run --workspace."),
+        ("--json probe", "'--json' before the command; it may belong after it: fable-exec probe --json."),
+        ("--admin-fd 3 serve", "'--admin-fd' before the command; it may belong after it: fable-exec serve --admin-fd."),
+        ("policy --json check x", "'--json' before the command; it may belong after it: fable-exec policy check --json."),
+        ("--nope", "'--nope' before the command."),
+    ],
+)
+def test_an_option_that_stands_before_its_command_is_told_its_place(typed_words: str, told_words: str) -> None:
+    assert complaint(*typed_words.split()) == f"No such option {told_words}"
+
+
+def test_a_flag_that_stands_after_the_program_is_told_to_be_the_programs(workspace: Path) -> None:
+    missing = "Give --workspace, or a --policy that names one."
+    for flag in (["--workspace", str(workspace)], [f"--workspace={workspace}"], ["--policy", "x"]):
+        words = f"{missing} {flag[0]} stands after ls, so it is that program's: put our flags before the program."
+        assert complaint("run", "ls", *flag) == words
+    assert complaint("run", "ls", "-l") == missing
+
+
 def test_the_workspace_of_probe_is_named_as_it_was_typed() -> None:
     assert told("probe", "--workspace", "/no/such/place").startswith("--workspace: must be an existing directory")
 
