@@ -116,6 +116,21 @@ for _ in range({width}):
 time.sleep(30)
 """
 _SYS_EXIT = {"x86_64": 60, "aarch64": 93}.get(platform.machine(), 60)
+_SYS_CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine(), 56)
+_SIBLINGS = """
+import ctypes, os, time
+clone = ctypes.CDLL(None, use_errno=True).syscall
+for n in range({count}):
+    if clone({number}, {flags}, 0, 0, 0, 0) == 0:  # in a namespace of its own the leader is an init, and gets EINVAL
+        {child}
+os.write(1, b"go\\n")
+"""
+_CLONE_PARENT_AND_SIGCHLD = 0x8000 | 17
+
+
+def _siblings(count: int, child: str) -> str:
+    return _SIBLINGS.format(count=count, number=_SYS_CLONE, flags=_CLONE_PARENT_AND_SIGCHLD, child=child)
+
 
 SHAPES: tuple[Shape, ...] = (
     Shape(name="leader exits alone", program="echo go", ends="exited", leader_seconds=0.2),
@@ -125,6 +140,14 @@ SHAPES: tuple[Shape, ...] = (
           stderr=None),
     Shape(name="holder in its own process group", program="set -m; sleep 30 & echo go", ends="exited", survivors=True,
           leader_seconds=0.2),
+    Shape(name="sibling of the leader", in_python=True, ends="exited", leader_seconds=0.5, survivors=True,
+          program=_siblings(1, "os.closerange(0, 3); time.sleep(30)")),
+    Shape(name="siblings that hold the streams, one of them with a child", in_python=True, ends="exited", leader_seconds=0.5,
+          survivors=True, program=_siblings(3, "n == 1 and os.fork(); time.sleep(30)")),
+    Shape(name="siblings that are dead already", in_python=True, ends="exited", leader_seconds=0.5,
+          program=_siblings(20, "os._exit(0)")),
+    Shape(name="sibling of a leader that stays", in_python=True, program=_siblings(2, "time.sleep(30)") + "time.sleep(30)",
+          survivors=True),
     Shape(name="silent until the deadline", program="echo go; sleep 30"),
     Shape(name="TERM, HUP and INT ignored", program="trap '' TERM HUP INT; echo go; sleep 30 & wait"),
     Shape(name="busy loop", program="echo go; while :; do :; done"),

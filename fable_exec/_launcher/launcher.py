@@ -19,7 +19,7 @@ from . import wire
 from .canary import fork_canary
 from .jobs import Job, refuse, room_for_jobs
 from .linuxos import pidfd_open
-from .places import Place, PlaceLost, Report, reap_exited
+from .places import Place, PlaceLost, Report
 from .pools import PlacePool
 from .readiness import Readiness
 from .spawn import SpawnFailed, Workspace, spawn
@@ -284,19 +284,19 @@ class Launcher:
             pass  # the host no longer wants to know; the job is ended all the same
 
     def _drop(self, job: Job) -> None:
-        if job.leader_handle >= 0:
-            self._reap_later(job.leader, job.leader_handle)
+        if job.place is not None and job.leader_handle >= 0:
+            self._reap_later(job.place, job.leader, job.leader_handle)
         self._ready.unwatch(job.channel.fileno())
         job.channel.close()
         self._jobs.discard(job)
 
-    def _reap_later(self, leader: int, handle: int) -> None:
+    def _reap_later(self, place: Place, leader: int, handle: int) -> None:
         """A leader that could not be ended in time must not stay a zombie when it dies after all."""
 
         def reap() -> None:
             self._ready.unwatch(handle)
             os.close(handle)
-            reap_exited(leader)
+            place.reap_leader(leader)
 
         self._ready.unwatch(handle)
         self._ready.watch(handle, reap)

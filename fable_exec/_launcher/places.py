@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 
 from . import kernel, kernel_confine, wire
 from .ending import freeze_and_kill, kill_children, stop_children
+from .leaders import Leaders
 from .linuxos import has_children, pipe_unblocking
 from .proctree import Member, list_members, members_below, pids_below
 from .spawn import SpawnFailed
@@ -100,8 +101,9 @@ class Slot:
 
     Args:
         children: the init's list of children in /proc. Once the leader is reaped every other process in there descends from one
-            of them, so an empty list, which the kernel reads under its lock on the process tree, is the proof that nothing is
-            left. -1 where the kernel has no such list: the init is asked instead.
+            of them or from a sibling of the leader; so an empty list, which the kernel reads under its lock on the process tree,
+            and no sibling are the proof that nothing is left. -1 where the kernel has no such list: the init is asked instead.
+        leaders: of this launcher.
         watched: whether `processes` will be asked for.
     """
 
@@ -109,11 +111,19 @@ class Slot:
     """The one that this process is in: one command after another comes to the same."""
 
     def __init__(
-        self, channel: socket.socket, mount_namespace: int, pid_namespace: int, children: int = -1, *, watched: bool = False
+        self,
+        channel: socket.socket,
+        mount_namespace: int,
+        pid_namespace: int,
+        children: int = -1,
+        *,
+        leaders: Leaders,
+        watched: bool = False,
     ) -> None:
         self.channel = channel
         self.descriptor = channel.fileno()
         self._children, self._mount_namespace, self._pid_namespace = children, mount_namespace, pid_namespace
+        self._leaders, self._leader = leaders, 0
         self._unanswered: list[str] = []
         self._watched = watched
         self._files: ProcessFiles | None = None
@@ -126,7 +136,9 @@ class Slot:
             self._enter()
         if self._watched and self._files is None:
             self._files = ProcessFiles()
-        return _when_numbers_are_free(execute) if self._watched else execute()
+        self._leader = _when_numbers_are_free(execute) if self._watched else execute()
+        self._leaders.note(self._leader)
+        return self._leader
 
     def processes(self) -> tuple[ProcessFiles, Iterable[int]]:
         assert self._files is not None
@@ -139,7 +151,7 @@ class Slot:
         Slot._entered = self
 
     def ask(self) -> Report | None:
-        if not self._unanswered and self._has_no_children():
+        if not self._unanswered and self._has_no_children() and not self._leaders.have_siblings():
             if not wire.peer_is_alive(self.channel):
                 raise PlaceLost
             return Report(empty=True, members=[])
@@ -147,7 +159,7 @@ class Slot:
         return None
 
     def end(self) -> None:
-        self._say("end")
+        self._say("end" if self._leader else "end the rest")
 
     def answer(self) -> Report:
         try:
@@ -155,12 +167,20 @@ class Slot:
         except wire.PeerGone as error:
             raise PlaceLost from error
         # Who was there when an end came had to be ended; who was there at a look before may have ended by itself.
-        had_to_be_ended = self._unanswered.pop(0) == "end"
+        had_to_be_ended = self._unanswered.pop(0) != "ask"
         members = [Member(*member) for member in message["members"]] if had_to_be_ended else []
-        return Report(message["empty"], members, settled=not self._unanswered)
+        # An unreaped leader is in there still; the init is asked again once it is reaped.
+        empty = message["empty"] and (message["alone"] or self._leader != 0)
+        if not empty:
+            self._leaders.have_siblings()  # the dead among them wait to be reaped by this process
+        return Report(empty, members, settled=not self._unanswered)
 
     def reap_leader(self, pid: int) -> tuple[int, Usage] | None:
-        return reap_exited(pid)
+        result = reap_exited(pid)
+        if result is not None:
+            self._leaders.forget(pid)
+            self._leader = 0
+        return result
 
     def identity(self) -> int:
         return os.fstat(self._pid_namespace).st_ino
@@ -338,42 +358,51 @@ def _notice(number: int, frame: object) -> None:
 def serve_slot(channel: socket.socket) -> None:
     """The life of a slot's init: answer "ask" and "end" until the channel closes. Runs as process 1 of the slot.
 
-    With SIGCHLD ignored the kernel reaps; a wait that answers "no child" then proves that nothing but the init is left.
+    With SIGCHLD ignored the kernel reaps; a wait that answers "no child" then proves that nothing descends from the init any
+    more. That nothing else is left is proved by a signal that finds nobody.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         try:
             word, _ = wire.receive(channel)
-            if word == "ask" and _no_child(os.WNOHANG):
+            if word == "ask" and _no_child(os.WNOHANG) and _is_alone():
                 report = Report(empty=True, members=[])
             else:
-                report = _look_or_end(ending=word == "end")
-            wire.send(channel, {"empty": report.empty, "members": report.members})
+                report = _look_or_end(word)
+            wire.send(channel, {"empty": report.empty, "alone": _is_alone(), "members": report.members})
         except wire.PeerGone:
             return
 
 
-def _look_or_end(*, ending: bool) -> Report:
-    if not ending:
-        return Report(empty=False, members=_members_of_slot())
+def _look_or_end(word: str) -> Report:
+    if word == "ask":
+        return Report(empty=False, members=[])
     # At rest a tree can be listed although it hops from process to process, and leaves the processor to the listing.
     _signal_all(_SIGSTOP)
-    members = _members_of_slot()
+    members = _members_of_slot(without_leader=word == "end")
     _signal_all(_SIGKILL)
     return Report(empty=_no_child(0), members=members)
 
 
-def _signal_all(number: int) -> None:
-    """To every process of the slot at once: the kernel lets none of them fork meanwhile (kill(2), fork(2))."""
+def _signal_all(number: int) -> bool:
+    """To every process of the slot at once: the kernel lets none of them fork meanwhile (kill(2), fork(2)). False: to nobody."""
     try:
         os.kill(-1, number)
     except ProcessLookupError:
-        pass
+        return False
+    return True
 
 
-def _members_of_slot() -> list[Member]:
-    # The leader's parent is outside the namespace: it is the one member with parent 0.
-    return [member for member in list_members() if member.pid != 1 and member.parent != 0]
+def _is_alone() -> bool:
+    """Whether the init is the only process of its slot; a zombie counts until it is reaped."""
+    return not _signal_all(0)
+
+
+def _members_of_slot(*, without_leader: bool) -> list[Member]:
+    # The parent of the leader and of its siblings is outside the namespace, and shows as 0. The leader came first.
+    members = [member for member in list_members() if member.pid != 1]
+    leader = min((member.pid for member in members if member.parent == 0), default=0) if without_leader else 0
+    return [member for member in members if member.pid != leader]
 
 
 def _no_child(options: int) -> bool:

@@ -11,6 +11,7 @@ import socket
 from typing import Any, Protocol
 
 from . import wire
+from .leaders import Leaders, own_children
 from .pins import Refused
 from .places import FreshNamespace, Place, Slot, Subreaper
 from .refusals import Told
@@ -104,6 +105,7 @@ class SlotPool(_StagedPool):
     def __init__(self, stager: socket.socket, ahead: int, *, watched: bool) -> None:
         super().__init__(stager)
         self._watched = watched
+        self._leaders = Leaders(own_children())
         self._idle: list[Slot] = []
         self._ordered = 0
         self._failure: SpawnFailed | None = None
@@ -125,7 +127,7 @@ class SlotPool(_StagedPool):
         if message["slot"] == 0:
             self._failure = SpawnFailed(message["step"], message["errno"], "a new slot")
             return
-        self._idle.append(Slot(wire.adopt(descriptors[0]), *descriptors[1:], watched=self._watched))
+        self._idle.append(Slot(wire.adopt(descriptors[0]), *descriptors[1:], leaders=self._leaders, watched=self._watched))
 
     def give_back(self, place: Place) -> None:
         assert isinstance(place, Slot)

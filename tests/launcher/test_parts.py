@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fable_exec._launcher import removal, wire
+from fable_exec._launcher.leaders import Leaders
 from fable_exec._launcher.places import PlaceLost, Slot
 from fable_exec._launcher.proctree import Stat, parse_stat, read_member
 from fable_exec._launcher.readiness import Readiness
@@ -236,7 +237,7 @@ def test_descriptors_that_do_not_fit_are_reported_and_those_that_came_are_handed
 
 def slot() -> tuple[Slot, socket.socket]:
     ours, theirs = wire.socket_pair()
-    return Slot(ours, *os.pipe()), theirs
+    return Slot(ours, *os.pipe(), leaders=Leaders(-1)), theirs
 
 
 def test_only_the_last_answer_is_settled_and_only_an_end_names_survivors() -> None:
@@ -246,7 +247,7 @@ def test_only_the_last_answer_is_settled_and_only_an_end_names_survivors() -> No
         place.end()
         assert place.ask() is None
         for members in ([[4, "looked at", 1]], [[5, "ended", 1]], []):
-            wire.send(init, {"empty": not members, "members": members})
+            wire.send(init, {"empty": not members, "alone": not members, "members": members})
         looked, ended, last = place.answer(), place.answer(), place.answer()
         assert (looked.settled, looked.empty, looked.members) == (False, False, [])
         assert (ended.settled, ended.empty, [member.name for member in ended.members]) == (False, False, ["ended"])
@@ -269,7 +270,10 @@ def test_an_empty_list_of_children_is_an_answer_by_itself(tmp_path: Path) -> Non
     ours, init = wire.socket_pair()
     children = tmp_path / "children"
     children.write_text("")
-    place = Slot(ours, *os.pipe(), os.open(children, os.O_RDONLY))
+    siblings = tmp_path / "siblings"
+    siblings.write_text("")
+    leaders = Leaders(os.open(siblings, os.O_RDONLY))
+    place = Slot(ours, *os.pipe(), os.open(children, os.O_RDONLY), leaders=leaders)
     report = place.ask()
     assert report is not None and report.empty and report.settled
     children.write_text("7 ")
