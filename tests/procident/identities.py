@@ -62,22 +62,22 @@ class Onlooker:
     time_namespace: int
     names_boot: str
     """"real", "own" (a container shows one of its own, another at each boot) or "hidden"."""
-    sees_ticks: bool
+    has_proc: bool
     has_descriptors: bool
 
     def look(self, process: Process, pid: int, offsets: dict[tuple[int, int], int]) -> ProcessIdentity:
         """What is written down here of `process`, which has the number `pid` here."""
         own = 1000 + self.pid_namespace
         boot_id = {"real": process.boot, "own": own + 10 * process.boot, "hidden": None}[self.names_boot]
-        name = "" if boot_id is None else str(uuid.UUID(int=boot_id))
+        name = "" if boot_id is None or not self.has_proc else str(uuid.UUID(int=boot_id))
         ticks = process.tick + offsets[process.boot, self.time_namespace]
         return ProcessIdentity(
             pid=pid,
-            birth=BirthToken(TokenKind.PROC, str(ticks), name) if self.sees_ticks else None,
+            birth=BirthToken(TokenKind.PROC, str(ticks), name) if self.has_proc else None,
             unique_id=process.serial if self.has_descriptors else None,
-            pid_namespace=self.pid_namespace,
+            pid_namespace=self.pid_namespace if self.has_proc else None,
             boot_id=name,
-            time_namespace=self.time_namespace,
+            time_namespace=self.time_namespace if self.has_proc else None,
         )
 
 
@@ -86,7 +86,7 @@ _ONLOOKERS = st.builds(
     pid_namespace=st.integers(0, 1),
     time_namespace=st.integers(0, 1),
     names_boot=st.sampled_from(["real", "own", "hidden"]),
-    sees_ticks=st.booleans(),
+    has_proc=st.booleans(),
     has_descriptors=st.booleans(),
 )
 
@@ -99,14 +99,14 @@ def two_looks(draw: st.DrawFn) -> dict[str, Any]:
     """
     few = st.integers(0, 2)
     first = draw(st.builds(Process, few, few, few))
-    second = draw(st.one_of(st.just(first), st.builds(Process, few, few, few)))
-    if (first.boot, first.serial) == (second.boot, second.serial):
-        second = first
-    one, two = draw(_ONLOOKERS), draw(_ONLOOKERS)
+    differs_in = draw(st.sampled_from([(), ("serial",), ("boot",), ("serial", "tick"), ("boot", "tick"), ("boot", "serial")]))
+    second = attrs.evolve(first, **{name: (getattr(first, name) + 1) % 3 for name in differs_in})
+    one = draw(_ONLOOKERS)
+    two = draw(st.one_of(st.just(one), _ONLOOKERS))
     offsets = {(boot, space): draw(few) if space else 0 for boot in range(3) for space in range(2)}
-    pids = draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
-    if first is second and one.pid_namespace == two.pid_namespace:
-        pids = (pids[0], pids[0])
+    pids = (1, draw(st.sampled_from([1, 1, 2])))
+    if first == second and one.pid_namespace == two.pid_namespace:
+        pids = (1, 1)
     return {
         "processes": (first, second),
         "onlookers": (one, two),

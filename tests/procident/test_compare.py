@@ -12,6 +12,7 @@ from hypothesis import given
 
 from fable_exec.errors import StateUnreadable
 from fable_exec.procident import BirthToken, Comparison, ProcessIdentity, TokenKind, compare
+from tests.fuzzing import A_TENTH
 from tests.procident.identities import identities, two_looks
 
 BOOT, REBOOTED = "cdda642c-2827-49cf-ba80-5aa5d2e61366", "11111111-2827-49cf-ba80-5aa5d2e61366"
@@ -132,9 +133,9 @@ def test_whoever_looks_and_from_wherever_nothing_false_is_proved(looks: dict[str
         assert (
             one.pid_namespace == two.pid_namespace is not None
         )  # elsewhere the number proves nothing about the recorded process
-    if first is second:
+    if first == second:
         assert answer is not Comparison.OTHER
-        if one == two and one.has_descriptors and one.names_boot != "hidden":
+        if one == two and one.has_proc and one.names_boot != "hidden":
             assert answer is Comparison.SAME
     elif answer is Comparison.SAME:
         # What only a kernel that numbers its processes can tell apart, and `weaker` says so.
@@ -144,6 +145,7 @@ def test_whoever_looks_and_from_wherever_nothing_false_is_proved(looks: dict[str
 
 
 @pytest.mark.fuzz
+@A_TENTH
 @given(identities(), identities())
 def test_the_order_does_not_matter_and_same_is_never_guessed(one: ProcessIdentity, other: ProcessIdentity) -> None:
     answer = compare(one, other)
@@ -155,6 +157,7 @@ def test_the_order_does_not_matter_and_same_is_never_guessed(one: ProcessIdentit
 
 
 @pytest.mark.fuzz
+@A_TENTH
 @given(identities())
 def test_nobody_is_another_than_himself(identity: ProcessIdentity) -> None:
     answer = compare(identity, identity)
@@ -163,6 +166,7 @@ def test_nobody_is_another_than_himself(identity: ProcessIdentity) -> None:
 
 
 @pytest.mark.fuzz
+@A_TENTH
 @given(identities())
 def test_an_identity_survives_a_state_file(identity: ProcessIdentity) -> None:
     members = json.loads(json.dumps(identity.to_members()))
