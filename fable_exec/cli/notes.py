@@ -116,7 +116,8 @@ def _refusals(result: CommandResult) -> Iterator[str]:
 def _look_up(alike: list[Denial]) -> str:
     """No alarm: git, to name one, asks for its own host's name where no identity is set, and goes on."""
     first = alike[0]
-    return f"succeeded without looking up a name ({first.operation} {first.address}), as git may where it has no identity"
+    what = f"{first.operation} {first.address} ({first.protection})"
+    return f"succeeded without {what}: probably the look-up of a name, as git makes one where it has no identity"
 
 
 def _refusal(alike: list[Denial]) -> str:

@@ -76,7 +76,10 @@ REFUSALS: dict[str, tuple[list[Denial], int, list[str]]] = {
     "names were looked up in vain, and the command succeeded": (
         [LOOK_UP, LOOK_UP],
         4,
-        ["succeeded without looking up a name (connect 192.0.2.1:53), as git may where it has no identity"],
+        [
+            "succeeded without connect 192.0.2.1:53 (network): probably the look-up of a name, as git makes one where it has no "
+            "identity"
+        ],
     ),
     "a name and another address": (
         [LOOK_UP, Denial(operation="connect", address="192.0.2.1:80", protection="network", suggestion="ask")],
