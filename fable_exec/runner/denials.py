@@ -51,7 +51,7 @@ def denials_of(noted: Iterable[Sequence[str]]) -> tuple[Denial, ...]:
 
 
 def is_look_up(denial: Denial) -> bool:
-    """Whether this can be a look-up of a name, of which nothing more is known where the socket is refused. Many programs ask for one and do as well without an answer."""
+    """Whether this can be a look-up of a name, which many programs do without; a refused datagram socket names nobody yet."""
     return denial.suggestion in (_NAMES, _DATAGRAMS)
 
 

@@ -50,6 +50,7 @@ def plant(path: str, kept_as: str) -> Denial:
     return Denial(operation="plant git-hook", path=path, protection="later_files", suggestion=f"kept as {kept_as}")
 
 
+PROBABLY = "probably the look-up of a name, as git makes one where it has no identity"
 (LOOK_UP,) = denials_of([("connect", "", "192.0.2.1:53", "network")])
 REFUSALS: dict[str, tuple[list[Denial], int, list[str]]] = {
     "ten of one kind": (
@@ -76,10 +77,7 @@ REFUSALS: dict[str, tuple[list[Denial], int, list[str]]] = {
     "names were looked up in vain, and the command succeeded": (
         [LOOK_UP, LOOK_UP],
         4,
-        [
-            "succeeded without connect 192.0.2.1:53 (network): probably the look-up of a name, as git makes one where it has no "
-            "identity"
-        ],
+        [f"succeeded without connect 192.0.2.1:53 (network): {PROBABLY}"],
     ),
     "a name and another address": (
         [LOOK_UP, Denial(operation="connect", address="192.0.2.1:80", protection="network", suggestion="ask")],
