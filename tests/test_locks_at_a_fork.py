@@ -58,7 +58,7 @@ EVERY_LOCK = {
     "server/workers.py _lock": SERVER,
 }
 _ASSIGNED = re.compile(r"^ *(?:self\.)?(\w+)((?:: [^=\n]+)? = .*)$", re.MULTILINE)
-_LOCK = re.compile(r"threading\.(?:R?Lock|Condition|\w*Semaphore|Barrier)\b|ProcessLock\(|asyncio\.Lock\b|queue\.\w*Queue\b")
+_LOCK = re.compile(r"threading\.(?:R?Lock|Condition|\w*Semaphore|Barrier)\b|ProcessLock\b|asyncio\.Lock\b|queue\.\w*Queue\b")
 
 
 def test_of_every_lock_it_is_known_what_a_forked_child_does() -> None:

@@ -10,14 +10,14 @@ import errno
 import hashlib
 import os
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+from fable_exec._sys.forks import ProcessLock
 from fable_exec.audit.lines import GAP, AuditHead, BadLine, encode_line, parse_line
 from fable_exec.errors import AuditUnavailable
 from fable_exec.privatefiles import Fault, fault_of, lock_within
@@ -42,7 +42,7 @@ class Writer:
     fd: int
     pid: int
     must_be_linked: bool
-    lock: AbstractContextManager[bool] = attrs.field(factory=threading.RLock)
+    lock: ProcessLock = attrs.field(factory=ProcessLock)
     """One thread may take it twice: garbage may be collected in the midst, and a broker end with it."""
     head: AuditHead = attrs.field(factory=AuditHead)
     known_size: int = 0

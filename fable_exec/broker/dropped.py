@@ -1,21 +1,21 @@
 """Started commands whose handle nobody has any more: told to end at once, followed to their end as soon as that is safe.
 
-The garbage collector calls `drop` in any thread, in the midst of anything. To follow a command takes locks that this very thread
-may hold, so where the thread is at work in this library the next request does it. What a command planted is looked for when it
-has ended, never earlier: what it would plant afterwards would pass for the host's.
+The garbage collector calls `drop` in any thread, in the midst of anything. To follow a command takes locks, and where this very
+thread holds one it may be in the midst of what that guards: the next request does it then. What a command planted is looked for when
+it has ended, never earlier: what it would plant afterwards would pass for the host's.
 """
 
 from __future__ import annotations
 
-import sys
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
+from fable_exec._sys.forks import holds_any
 from fable_exec.broker.commands import CommandWork, Prepared
 from fable_exec.runner import AsyncRunningCommand, RunningCommand
 
@@ -27,7 +27,6 @@ __all__ = ["Dropped", "Started"]
 _FOLLOW_SECONDS = 0.3
 """How long the thread that drops a handle may be held up; a tree that is told to end takes some milliseconds."""
 _AGAIN_SECONDS = 0.005
-_PACKAGE = __name__.partition(".")[0]
 
 
 _R = TypeVar("_R", RunningCommand, AsyncRunningCommand, covariant=True)
@@ -88,11 +87,12 @@ class Dropped:
         finally:
             if started.loop is not None and started.loop.is_running():
                 started.loop.call_soon_threadsafe(self._finish_in, started.loop)
-            elif not _is_at_work():
+            elif not holds_any():
                 self.finish(_FOLLOW_SECONDS)
 
     def finish(self, seconds: float = 0.0) -> None:
-        """Take those out that are over, waiting so long for each."""
+        """Take those out that are over, waiting so long for all of them together."""
+        give_up_at = time.monotonic() + seconds
         for _ in range(len(self._waiting)):
             try:
                 started = self._waiting.popleft()
@@ -100,7 +100,7 @@ class Dropped:
                 return  # another thread took it
             over = False
             try:
-                over = started.finish(seconds)
+                over = started.finish(max(0.0, give_up_at - time.monotonic()))
             finally:
                 if over:
                     self._on_end(started)
@@ -112,13 +112,3 @@ class Dropped:
         self.finish()
         if self._waiting:
             loop.call_later(_AGAIN_SECONDS, self._finish_in, loop)
-
-
-def _is_at_work() -> bool:
-    """Whether this thread was interrupted within this library: every lock of ours is held by a function that stands below us."""
-    frame: FrameType | None = sys._getframe(2)  # below `drop`
-    while frame is not None:
-        if str(frame.f_globals.get("__name__")).partition(".")[0] == _PACKAGE:
-            return True
-        frame = frame.f_back
-    return False

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 from collections.abc import Iterable
 from typing import Any
 
 from fable_exec._launcher import wire
+from fable_exec._sys.forks import ProcessLock
 
 
 class Control:
@@ -16,7 +16,7 @@ class Control:
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
-        self._guard = threading.RLock()  # garbage may be collected in the midst, and a broker end with it
+        self._guard = ProcessLock()  # garbage may be collected in the midst, and a broker end with it
         self._pinned: dict[str, int] = {}
         self._told: Iterable[tuple[str, int]] = ()
 

@@ -6,8 +6,8 @@ All of it may be lost at any time (killed, out of memory): the next use starts i
 from __future__ import annotations
 
 import os
-import threading
 
+from fable_exec._sys.forks import ProcessLock
 from fable_exec.confine import Plan, Support
 from fable_exec.errors import BrokerGone
 from fable_exec.runner.control import Control
@@ -20,7 +20,7 @@ class _Own:
     """What one process has: a forked child has none of it, and starts its own."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()  # garbage may be collected in the midst, and a broker end with it
+        self.lock = ProcessLock()  # garbage may be collected in the midst, and a broker end with it
         self.zygote: Zygote | None = None
         self.open: dict[str, Control] = {}
 

@@ -131,12 +131,21 @@ def test_what_it_planted_until_its_end_is_dealt_with(workspace: Path) -> None:
         assert not os.access(hook, os.X_OK)
 
 
-def test_a_collector_in_the_midst_of_our_own_work_leaves_it_to_the_next_request(broker: ExecutionBroker) -> None:
+def test_a_collector_in_the_midst_of_our_own_work_ends_it_at_once(broker: ExecutionBroker) -> None:
     held: list[Any] = [broker.start_command(["sleep", "60.5"])]
     assert broker.execute_command(["true"]).success
     before = set(open_descriptors())
     with pytest.warns(ResourceWarning, match=UNCLOSED):
         broker.execute_command(["true"], on_event=lambda event: held.clear())
+    assert len(open_descriptors()) == len(before) - 3
+
+
+def test_a_collector_in_the_midst_of_what_a_lock_guards_leaves_it_to_the_next_request(broker: ExecutionBroker) -> None:
+    held: list[Any] = [broker.start_command(["sleep", "60.5"])]
+    assert broker.execute_command(["true"]).success
+    before = set(open_descriptors())
+    with pytest.warns(ResourceWarning, match=UNCLOSED), broker._closing:
+        held.clear()
     assert set(open_descriptors()) == before
     assert until(lambda: bool(broker.probe()) and len(open_descriptors()) == len(before) - 3)
 
