@@ -1,8 +1,8 @@
 """Started commands whose handle nobody has any more: told to end at once, followed to their end as soon as that is safe.
 
 The garbage collector calls `drop` in any thread, in the midst of anything. To follow a command takes locks, and where this very
-thread holds one it may be in the midst of what that guards: the next request does it then. What a command planted is looked for when
-it has ended, never earlier: what it would plant afterwards would pass for the host's.
+thread holds one it may be in the midst of what that guards: the next request does it then. What a command planted is looked for
+when it has ended, never earlier: what it would plant afterwards would pass for the host's.
 """
 
 from __future__ import annotations
