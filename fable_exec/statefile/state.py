@@ -29,7 +29,7 @@ from fable_exec.statefile.documents import (
 )
 from fable_exec.statefile.locking import held_lock
 from fable_exec.statefile.opening import close, open_directory, read_all
-from fable_exec.statefile.records import RECORD_BYTES, Condition
+from fable_exec.statefile.records import RECORD_BYTES, Condition, Record
 from fable_exec.statefile.replacing import move_aside, replace
 from fable_exec.statefile.terminal import TerminalRecord, open_terminal_record, outcome_in
 
@@ -158,6 +158,13 @@ class StateFile:
             close(dir_fd)
 
     def _read_in(self, dir_fd: int) -> Reading | None:
+        document, record = self._look_in(dir_fd)
+        if document is None:
+            return None
+        told = {**document, **(record.outcome or {})}
+        return Reading(told, Source.STATE_FILE if told == document else Source.TERMINAL_RECORD, record.condition)
+
+    def _look_in(self, dir_fd: int) -> tuple[dict[str, Any] | None, Record]:
         """state.json first: whoever sees an outcome in it will find the record whole, and whoever does not may find it so."""
         document, fault = self._document_in(dir_fd)
         with self._told(RECORD_NAME):
@@ -169,10 +176,7 @@ class StateFile:
                 fault = BadDocument(Unreadable.MISSING, "it is not there, and the terminal record beside it is written")
         if fault is not None:
             raise self._unreadable(STATE_NAME, fault, record.outcome)
-        if document is None:
-            return None
-        told = {**document, **(record.outcome or {})}
-        return Reading(told, Source.STATE_FILE if told == document else Source.TERMINAL_RECORD, record.condition)
+        return document, record
 
     def _document_in(self, dir_fd: int) -> tuple[dict[str, Any] | None, BadDocument | None]:
         try:
@@ -218,14 +222,14 @@ class HeldState:
         Raises:
             ValueError: `document` is no JSON, too large, or not of the state's form; nothing was changed.
             Conflict: it denies an outcome that is recorded; nothing was changed.
-            StateUnreadable: the terminal record is of something else; nothing was changed.
+            StateUnreadable: what is there cannot be believed, and has to be moved aside first; nothing was changed.
             OSError: nothing was changed, unless the fsync of the directory failed: then the new document stands, and a power cut
                 may bring the old one back.
         """
         dir_fd = self._held()
         raw = encode_document(document, self._state.form)
-        with self._state._told(RECORD_NAME):
-            recorded = outcome_in(read_all(RECORD_NAME, dir_fd, RECORD_BYTES), self._state.form).outcome or {}
+        _, record = self._state._look_in(dir_fd)
+        recorded = record.outcome or {}
         denied = sorted(name for name, value in recorded.items() if name not in document or document[name] != value)
         if denied:
             raise Conflict(

@@ -316,12 +316,18 @@ def test_what_cannot_be_believed_is_told_and_never_taken_for_nothing_or_written_
     put(state, STATE_NAME, BAD_STATES[kind])
     with pytest.raises(StateUnreadable) as caught:
         state.read()
-    with state.locked() as held, pytest.raises(StateUnreadable):
-        held.require()
+    with state.locked() as held:
+        with pytest.raises(StateUnreadable):
+            held.require()
+        with pytest.raises(StateUnreadable):
+            held.write(NEW)
+        assert (state.directory / STATE_NAME).read_bytes() == BAD_STATES[kind]
+        (moved,) = held.quarantine()
+        held.write(NEW)
+    assert moved.read_bytes() == BAD_STATES[kind]
     assert (caught.value.reason, caught.value.path) == (WORDS.get(kind, kind), str(state.directory / STATE_NAME))
     assert caught.value.outcome is None
     assert pickle.loads(pickle.dumps(caught.value)).__dict__ == caught.value.__dict__
-    assert (state.directory / STATE_NAME).read_bytes() == BAD_STATES[kind]
 
 
 @pytest.mark.parametrize("kind", BAD_STATES)
@@ -385,6 +391,8 @@ def test_a_written_record_without_a_state_is_not_taken_for_a_free_place(tmp_path
         state.read()
     assert caught.value.reason == "missing"
     with state.locked() as held:
+        with pytest.raises(StateUnreadable):
+            held.write({**OLD, **OUTCOME})
         assert [path.read_bytes() for path in held.quarantine()] == [record]
         assert held.read() is None
 
