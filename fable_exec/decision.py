@@ -36,6 +36,7 @@ __all__ = [
     "asks_for_arguments",
     "decide",
     "is_interpreter",
+    "words_for_a_shell",
 ]
 
 INTERPRETERS: frozenset[str] = frozenset(
@@ -44,6 +45,8 @@ INTERPRETERS: frozenset[str] = frozenset(
 """Programs that run what they are told. The list slows a model down; only the kernel can hold a program to reading."""
 
 _VERSION = re.compile(r"[-._]?[0-9][0-9._-]*$")
+
+_FOR_A_SHELL = re.compile(r"[\s|;&<>`$*?'\"]")
 
 UnlockScope = tuple[tuple[str, ...], ...]
 """Paths below which writes are unlocked, each as its components; `((),)` is the whole workspace, `()` is nothing."""
@@ -185,6 +188,13 @@ def is_interpreter(name: str) -> bool:
     return _VERSION.sub("", lower) in INTERPRETERS or _VERSION.sub("", lower.rpartition(".")[0]) in INTERPRETERS
 
 
+def words_for_a_shell(name: str) -> str:
+    """What to add about a program that cannot be run whose `name` looks like a line for a shell; else ""."""
+    if _FOR_A_SHELL.search(name) is None:
+        return ""
+    return "; no shell reads it: give the program and each argument apart, or a shell with -c and the line"
+
+
 def _decide_write(unlocked: bool, facts: WriteFacts) -> Decision:
     if not unlocked:
         return _WRITE_LOCKED
@@ -201,7 +211,9 @@ def _must_be_a_reader(policy: BrokerPolicy, kernel_readonly: bool) -> bool:
 
 def _decide_command(policy: BrokerPolicy, unlocked: bool, kernel_readonly: bool, facts: CommandFacts) -> Decision:
     if not facts.listed:
-        return _refused(Rule.NOT_LISTED, f"executable {_shown(facts.name)} is not on the allow-list")
+        return _refused(
+            Rule.NOT_LISTED, f"executable {_shown(facts.name)} is not on the allow-list{words_for_a_shell(facts.name)}"
+        )
     if facts.missing:
         return _refused(Rule.NOT_FOUND, f"executable {_shown(facts.name)} is on the allow-list, but {facts.missing}")
     if not facts.unchanged:

@@ -124,10 +124,23 @@ class PolicyError(FableExecError, ValueError):
     faults: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, faults: list[tuple[str, str]]) -> PolicyError:
-        """One error that lists all `faults`, a line each."""
+    def of(cls, faults: list[tuple[str, str]], what: str = "invalid policy") -> PolicyError:
+        """One error that lists all `faults`, a line each; `what` they are faults of."""
         lines = "; ".join(f"{path}: {text}" if path else text for path, text in faults)
-        return cls(f"invalid policy: {lines}", faults=tuple(faults))
+        return cls(f"{what}: {lines}", faults=tuple(faults))
+
+    def told_by(self, givers: Mapping[str, str]) -> PolicyError:
+        """The same faults, each at the name of what gave the value at its place or around it, such as a flag.
+
+        Args:
+            givers: the names, by places in the document. What stands elsewhere keeps its place.
+        """
+        return PolicyError.of([(_giver(path, givers), text) for path, text in self.faults])
+
+
+def _giver(path: str, givers: Mapping[str, str]) -> str:
+    around = (giver for place, giver in givers.items() if path == place or path.startswith((f"{place}.", f"{place}[")))
+    return next(around, path)
 
 
 class ConfinementUnavailable(FableExecError, OSError):
@@ -208,7 +221,7 @@ class WritesLocked(Denied):
 
 
 class ExecutableDenied(Denied):
-    """The executable is not on the allow-list, was not found when the broker started, or is no longer the file that was listed."""
+    """The executable is not listed, was not found when the broker started, or is no longer the file that was listed."""
 
     code = "executable-denied"
 

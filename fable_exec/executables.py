@@ -22,6 +22,7 @@ from fable_exec.policy import BrokerPolicy
 
 __all__ = ["AllowedExecutables", "Executable", "is_unchanged", "resolve_executables", "trusted_path"]
 
+_NAMED_ENTRIES = 5
 _ROOT = 0
 _HOLD_FLAGS = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC | os.O_NOFOLLOW
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -158,10 +159,16 @@ def _look_all_up(
     if not found:
         places = os.pathsep.join(path) or "an empty PATH"
         hints = [hint for entry in policy.allowed_executables if (hint := passed_over(entry, policy, environment))]
-        faults.append(("allowed_executables", "; ".join([f"none could be found in {places}", *hints[:1]])))
+        fault = f"none of {_named(policy.allowed_executables)} could be found in {places}"
+        faults.append(("allowed_executables", "; ".join([fault, *hints[:1]])))
     if faults:
         raise PolicyError.of(faults)
     return found, missing
+
+
+def _named(entries: tuple[str, ...]) -> str:
+    more = f" and {len(entries) - _NAMED_ENTRIES} more" if len(entries) > _NAMED_ENTRIES else ""
+    return (", ".join(entries[:_NAMED_ENTRIES]) or "nothing") + more
 
 
 def _why_not_found(entry: str, policy: BrokerPolicy, environment: Mapping[str, str]) -> str:

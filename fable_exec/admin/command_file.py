@@ -11,8 +11,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from fable_exec.admin.control import MAX_LINE_BYTES, AdminControl, complain
-from fable_exec.errors import PolicyError
+from fable_exec.admin.control import MAX_LINE_BYTES, AdminControl, complain, no_channel
 from fable_exec.privatefiles import fault_of
 
 __all__ = ["LOOK_SECONDS", "CommandFileChannel"]
@@ -31,11 +30,9 @@ class CommandFileChannel:
         try:
             directory = path.absolute().parent.resolve(strict=True)
         except (OSError, RuntimeError) as error:
-            raise PolicyError.of(
-                [("", f"the directory of the admin's file does not exist; make it first: {str(path)!a:.200}")]
-            ) from error
+            raise no_channel(f"the directory of the admin's file does not exist; make it first: {str(path)!a:.200}") from error
         if directory.is_relative_to(workspace):
-            raise PolicyError.of([("", "the admin's file must be outside the workspace")])
+            raise no_channel("the admin's file must be outside the workspace")
         self._path = str(directory / path.name)
         self._control = control
         self._look_at = time.monotonic()

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fable_exec.broker import ExecutionBroker
-from fable_exec.errors import FableExecError, InvalidJson, InvalidRequest
+from fable_exec.errors import FableExecError, InvalidJson, InvalidRequest, PolicyError
 from fable_exec.protocol import parse_line
 from fable_exec.protocol.errors import bounded_message
 
-__all__ = ["MAX_LINE_BYTES", "AdminControl", "complain", "encode", "tell"]
+__all__ = ["MAX_LINE_BYTES", "AdminControl", "complain", "encode", "no_channel", "tell"]
 
 MAX_LINE_BYTES = 64 * 1024
 _MAX_ERROR_BYTES = 1024
@@ -25,6 +25,11 @@ _NAMED_MEMBERS = 4
 _WORD = re.compile("[a-z_]{1,24}")
 
 Answer = dict[str, Any]
+
+
+def no_channel(why: str) -> PolicyError:
+    """The error about a channel that cannot be had as it was asked for. It is a setting, and no field of the policy."""
+    return PolicyError.of([("", why)], "no admin channel")
 
 
 class AdminControl:

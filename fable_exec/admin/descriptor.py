@@ -10,8 +10,7 @@ import socket
 import stat
 from collections.abc import Iterable
 
-from fable_exec.admin.control import MAX_LINE_BYTES, AdminControl, complain, encode
-from fable_exec.errors import PolicyError
+from fable_exec.admin.control import MAX_LINE_BYTES, AdminControl, complain, encode, no_channel
 from fable_exec.frames import END, NEED_DATA, FrameReader, Oversized
 
 __all__ = ["DescriptorChannel"]
@@ -25,12 +24,12 @@ class DescriptorChannel:
 
     def __init__(self, descriptor: int, control: AdminControl) -> None:
         if descriptor < _STANDARD_DESCRIPTORS:
-            raise PolicyError.of([("", f"the admin's descriptor may not be {descriptor}: that is the model's")])
+            raise no_channel(f"the admin's descriptor may not be {descriptor}: that is the model's; give another")
         try:
             mode = os.fstat(descriptor).st_mode
             os.set_inheritable(descriptor, False)
         except OSError as error:
-            raise PolicyError.of([("", f"the admin's descriptor {descriptor} is not open")]) from error
+            raise no_channel(f"the admin's descriptor {descriptor} is not open; give one that the server inherits") from error
         self._descriptor = descriptor
         self._socket = socket.socket(fileno=os.dup(descriptor)) if stat.S_ISSOCK(mode) else None
         self._control = control

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import attrs
 
-from fable_exec.admin.control import MAX_LINE_BYTES, AdminControl, encode, tell
+from fable_exec.admin.control import MAX_LINE_BYTES, AdminControl, encode, no_channel, tell
 from fable_exec.errors import PolicyError
 
 __all__ = ["PATIENCE_SECONDS", "SocketChannel"]
@@ -84,14 +84,14 @@ class SocketChannel:
     @staticmethod
     def _on_port(host: str, port: int) -> socket.socket:
         if host not in ("", _LOOPBACK):
-            raise PolicyError.of([("", f"the admin's socket may only be at {_LOOPBACK}, not {host!a:.100}")])
+            raise no_channel(f"the admin's socket may only be at {_LOOPBACK}, not {host!a:.100}")
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((_LOOPBACK, port))
         except (OSError, OverflowError) as error:
             listener.close()
-            raise PolicyError.of([("", f"the admin's port {port} cannot be had: {error}")]) from error
+            raise no_channel(f"the admin's port {port} cannot be had: {error}") from error
         return listener
 
     def _on_path(self, path: Path, workspace: Path) -> socket.socket:
@@ -99,7 +99,7 @@ class SocketChannel:
         try:
             place = path.absolute().parent.resolve(strict=True) / path.name
             if place.parent.is_relative_to(workspace):
-                raise PolicyError.of([("", "the admin's socket must be outside the workspace")])
+                raise no_channel("the admin's socket must be outside the workspace")
             _remove_stale(place)
             listener.bind(str(place))
             place.chmod(0o600)
@@ -107,7 +107,7 @@ class SocketChannel:
             listener.close()
             if isinstance(error, PolicyError):
                 raise
-            raise PolicyError.of([("", f"the admin's socket {str(path)!a:.200} cannot be had: {_why(error)}")]) from error
+            raise no_channel(f"the admin's socket {str(path)!a:.200} cannot be had: {_why(error)}") from error
         except PolicyError:
             listener.close()
             raise

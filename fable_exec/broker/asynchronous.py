@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 
 from fable_exec.broker import write_lock
-from fable_exec.broker.commands import Prepared
+from fable_exec.broker.commands import Prepared, input_closed
 from fable_exec.broker.core import ExecutionBroker
 from fable_exec.broker.dropped import Started as StartedWork
 from fable_exec.broker.explain import Explanation
@@ -20,7 +20,7 @@ from fable_exec.broker.started import exited_event, output_event
 from fable_exec.calls import AsyncCalls, OnEvent
 from fable_exec.calls.building import as_bytes
 from fable_exec.calls.listening import check_listener
-from fable_exec.errors import Conflict, FableExecError
+from fable_exec.errors import FableExecError
 from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import (
     CommandResult,
@@ -185,7 +185,7 @@ class AsyncStartedCommand:
         try:
             await self._running.write_stdin(given)
         except BrokenPipeError:
-            raise Conflict("the command takes no more input", reason="input-closed") from None
+            raise input_closed(kept_open=self._prepared.command.open_stdin) from None
         return len(given)
 
     async def close_stdin(self) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from fable_exec._sys.forks import ProcessLock
+from fable_exec.broker.commands import input_closed
 from fable_exec.broker.started import StartedCommand
 from fable_exec.errors import BrokerGone, Conflict, FableExecError, InternalError, InvalidRequest
 from fable_exec.outcome import whole_characters
@@ -77,7 +78,7 @@ class _BackgroundCommand:
         self._began = time.monotonic()
         self._changed = threading.Condition()
         self._unfetched = {"stdout": _Unfetched(max_bytes), "stderr": _Unfetched(max_bytes)}
-        self._takes_input = takes_input
+        self._kept_open = self._takes_input = takes_input
         self._over = False
         self._thread = threading.Thread(target=self._drain, name=f"fable_exec {name}", daemon=True)
         self._thread.start()
@@ -109,7 +110,7 @@ class _BackgroundCommand:
 
     def feed(self, data: bytes, close: bool) -> WriteStdinResult:
         if not self._takes_input or self._over:
-            raise Conflict("the command takes no more input", reason="input-closed")
+            raise input_closed(kept_open=self._kept_open, ended=self._over)
         taken = self.started.write_stdin(data, _TAKE_SECONDS) if data else 0
         if close and taken == len(data):
             self._takes_input = False

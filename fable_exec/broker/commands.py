@@ -19,7 +19,7 @@ from fable_exec.broker.gate import Gate
 from fable_exec.broker.paths import DoorPaths
 from fable_exec.broker.recording import Operation
 from fable_exec.decision import ArgumentFacts, Decision
-from fable_exec.errors import ExecutableDenied, FableExecError, InvalidRequest, LaunchFailed, WritesLocked
+from fable_exec.errors import Conflict, ExecutableDenied, FableExecError, InvalidRequest, LaunchFailed, WritesLocked
 from fable_exec.executables import AllowedExecutables, Executable, is_unchanged
 from fable_exec.outcome import Outcome
 from fable_exec.pathguard import WorkspacePath
@@ -29,7 +29,7 @@ from fable_exec.protocol import CommandResult, ExecuteCommand, StartCommand
 from fable_exec.runner import Command
 from fable_exec.runtimes import what_is_missing
 
-__all__ = ["CommandWork", "Decided", "Prepared"]
+__all__ = ["CommandWork", "Decided", "Prepared", "input_closed"]
 
 _ROOT = WorkspacePath(components=())
 _LONGEST_STRING = 32 * mmap.PAGESIZE
@@ -187,6 +187,15 @@ class CommandWork:
                 raise InvalidRequest(f"{name} must be at most {limits.max_timeout_seconds:g} under this policy")
         idle = request.idle_timeout_seconds
         return request.timeout_seconds or limits.timeout_seconds, limits.idle_timeout_seconds if idle is None else idle
+
+
+def input_closed(*, kept_open: bool, ended: bool = False) -> Conflict:
+    """Why a command cannot be fed: `kept_open` is whether it was started to be fed, `ended` whether it is over."""
+    if not kept_open:
+        why = "it was started without keep_stdin_open; start it with keep_stdin_open to feed it"
+    else:
+        why = "it has ended" if ended else "its input was closed, by it or by you"
+    return Conflict(f"the command takes no more input: {why}", reason="input-closed")
 
 
 def _told(outcome: Outcome) -> dict[str, Any]:

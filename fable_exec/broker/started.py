@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
+from fable_exec.broker.commands import input_closed
 from fable_exec.broker.dropped import Started as StartedWork
 from fable_exec.calls.building import as_bytes
-from fable_exec.errors import Conflict, FableExecError
+from fable_exec.errors import FableExecError
 from fable_exec.outcome import Outcome
 from fable_exec.protocol import CommandResult, Event, Exited, Output, Started
 from fable_exec.runner import Exited as RunnerExited
@@ -108,7 +109,7 @@ class StartedCommand:
         try:
             return self._running.write_stdin(given, timeout_seconds)
         except BrokenPipeError:
-            raise Conflict("the command takes no more input", reason="input-closed") from None
+            raise input_closed(kept_open=self._prepared.command.open_stdin) from None
 
     def close_stdin(self) -> None:
         """Let the command see the end of its input."""

@@ -15,9 +15,9 @@ from fable_exec.cli.feeding import feed_in_background
 from fable_exec.cli.interruptions import Interruptions
 from fable_exec.cli.notes import bounds_of, notes_on, signal_name
 from fable_exec.cli.outlets import Outlet, OutletGone
-from fable_exec.cli.run_policy import UNLOCK_TOKEN, RunRules, check_is_there, run_policy
+from fable_exec.cli.run_policy import UNLOCK_TOKEN, RunRules, check_is_there, givers, run_policy
 from fable_exec.cli.showing import at_the_door, print_object, say
-from fable_exec.errors import InvalidRequest, LaunchFailed, PathDenied, PathError, WritesLocked
+from fable_exec.errors import InvalidRequest, LaunchFailed, PathDenied, PathError, PolicyError, WritesLocked
 from fable_exec.outcome import display_text
 from fable_exec.policy import BrokerPolicy, is_environment_name
 from fable_exec.protocol import CommandResult, ExecuteCommand, StartCommand, encode_answer, encode_result
@@ -163,7 +163,7 @@ class _Run:
         check_is_there(policy, program)
         with Interruptions() as interruptions:
             try:
-                with ExecutionBroker(policy) as broker:
+                with self._opened(policy) as broker:
                     result = self._follow(broker, request, interruptions)
             except LaunchFailed:
                 if interruptions.received is None:
@@ -175,6 +175,13 @@ class _Run:
         elif signal is not None:
             say(f"interrupted by {signal_name(signal)}: nothing was started")
         return of_signal(signal) if signal is not None else of_result(result) if result is not None else Exit.OWN_FAILURE
+
+    def _opened(self, policy: BrokerPolicy) -> ExecutionBroker:
+        """A broker; what it finds at its start is told by the flag that gave it, as faults of the policy are."""
+        try:
+            return ExecutionBroker(policy)
+        except PolicyError as error:
+            raise error.told_by(givers(self.rules)) from None
 
     def _follow(self, broker: ExecutionBroker, request: StartCommand, interruptions: Interruptions) -> CommandResult | None:
         """The result of a command that ran; None when a signal came before it was started."""

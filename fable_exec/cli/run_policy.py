@@ -12,11 +12,12 @@ from typing import Any
 
 import attrs
 
+from fable_exec.decision import words_for_a_shell
 from fable_exec.errors import ExecutableDenied, LaunchFailed
 from fable_exec.executables import passed_over, trusted_path
 from fable_exec.policy import BrokerPolicy, Confinement, read_document
 
-__all__ = ["UNLOCK_TOKEN", "RunRules", "check_is_there", "run_policy"]
+__all__ = ["UNLOCK_TOKEN", "RunRules", "check_is_there", "givers", "run_policy"]
 
 UNLOCK_TOKEN = "--unlocked"
 """What `--unlocked` unlocks with. No secret: the broker of `run` has no admin channel, so only this process can say it. It is
@@ -53,7 +54,7 @@ def run_policy(rules: RunRules, program: str) -> BrokerPolicy:
         document["write_token_digest"] = hashlib.sha256(UNLOCK_TOKEN.encode()).hexdigest()
     if rules.confinement is not None:
         document["confinement"] = attrs.asdict(Confinement.named(rules.confinement))
-    return BrokerPolicy.from_mapping(document, given_by=_givers(rules))
+    return BrokerPolicy.from_mapping(document, given_by=givers(rules))
 
 
 def check_is_there(policy: BrokerPolicy, program: str) -> None:
@@ -68,7 +69,8 @@ def check_is_there(policy: BrokerPolicy, program: str) -> None:
     if _found(policy, entry, mode=os.F_OK) is not None or os.path.isdir(entry):
         raise LaunchFailed(f"{program}: not executable", stage="exec", errno=errno.EACCES)
     hint = passed_over(entry, policy, os.environ)
-    raise LaunchFailed(f"{program}: not found{hint and f' ({hint})'}", stage="exec", errno=errno.ENOENT)
+    told = f"{program}: not found{hint and f' ({hint})'}{words_for_a_shell(program)}"
+    raise LaunchFailed(told, stage="exec", errno=errno.ENOENT)
 
 
 def _entry_of(policy: BrokerPolicy, program: str) -> str | None:
@@ -80,8 +82,8 @@ def _found(policy: BrokerPolicy, entry: str, mode: int = os.F_OK | os.X_OK) -> s
     return shutil.which(entry, mode=mode, path=os.pathsep.join(trusted_path(policy, os.environ)))
 
 
-def _givers(rules: RunRules) -> dict[str, str]:
-    """The flags that gave what stands at these places of the policy."""
+def givers(rules: RunRules) -> dict[str, str]:
+    """The flags that gave what stands at these places of the policy, for those that did."""
     flags = {f"environment.set.{name}": f"--env {name}" for name in rules.environment}
     if rules.workspace is not None:
         flags["workspace"] = "--workspace"
@@ -94,7 +96,9 @@ def _givers(rules: RunRules) -> dict[str, str]:
 
 def _nameable(program: str) -> str:
     if os.sep in program and not Path(program).is_absolute():
-        raise ExecutableDenied(f"a program is named by its bare name or its absolute path, not by {program}")
+        raise ExecutableDenied(
+            f"a program is named by its bare name or its absolute path, not by {program}{words_for_a_shell(program)}"
+        )
     return program
 
 

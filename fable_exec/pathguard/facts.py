@@ -28,7 +28,7 @@ _SENTENCES = {
     "not-a-directory": "something on the way, or the thing itself, is not a directory",
     "permission": "the system does not permit it to this user; change the permissions or the user",
     "invalid": "the system calls it impossible, such as moving a directory into itself",
-    "not-empty": "the directory is not empty",
+    "not-empty": "the directory is not empty; remove it with recursive, or what is in it first",
     "cross-device": "source and destination are on different file systems; copy and remove instead",
     "component-too-long": "the file system does not store so long a name",
     "no-space": "the file system is full or the quota is used up; nothing was changed",

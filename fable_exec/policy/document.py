@@ -45,14 +45,8 @@ def policy_from_mapping(document: Mapping[str, Any], given_by: Mapping[str, str]
     try:
         policy: BrokerPolicy = _table(BrokerPolicy, document)
     except PolicyError as error:
-        raise PolicyError.of([(_giver(path, given_by), text) for path, text in error.faults]) from None
+        raise error.told_by(given_by) from None
     return policy
-
-
-def _giver(path: str, given_by: Mapping[str, str]) -> str:
-    """The name for what stands at `path` or around it, else `path`."""
-    around = (giver for place, giver in given_by.items() if path == place or path.startswith((f"{place}.", f"{place}[")))
-    return next(around, path)
 
 
 def load_policy(path: str | Path) -> BrokerPolicy:

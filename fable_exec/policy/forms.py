@@ -14,6 +14,7 @@ __all__ = [
     "encodable",
     "environment_entry",
     "executable_entry",
+    "expanded",
     "path_directory",
     "protected_name",
     "readable_path",
@@ -39,11 +40,7 @@ def encodable(text: str) -> str:
 
 def executable_entry(text: str) -> str:
     """An entry of the allow-list: a bare name, or an absolute path after `~` is expanded."""
-    if text.startswith("~"):
-        try:
-            text = str(Path(text).expanduser())
-        except RuntimeError as error:
-            raise ValueError("has no home directory to expand ~ to") from error
+    text = expanded(text)
     if any(separator in text for separator in _SEPARATORS):
         if not PurePath(text).is_absolute():
             raise ValueError("must be a bare name or an absolute path")
@@ -52,6 +49,14 @@ def executable_entry(text: str) -> str:
     if text in (".", "..") or PurePath(text).name in ("", ".."):
         raise ValueError("must name a file")
     return text
+
+
+def expanded(text: str) -> str:
+    """`text` with the home directory that a `~` at its beginning stands for."""
+    try:
+        return str(Path(text).expanduser()) if text.startswith("~") else text
+    except RuntimeError as error:
+        raise ValueError("has no home directory to expand ~ to") from error
 
 
 def environment_entry(text: str) -> str:
@@ -65,7 +70,8 @@ def environment_entry(text: str) -> str:
 
 
 def path_directory(text: str) -> str:
-    """One directory of a command's PATH."""
+    """One directory of a command's PATH, after `~` is expanded."""
+    text = expanded(text)
     if not PurePath(text).is_absolute():
         raise ValueError("must be an absolute directory")  # an empty or relative one means the current directory, see execvp(3)
     if _PATH_LIST_SEPARATOR in text:
@@ -74,8 +80,9 @@ def path_directory(text: str) -> str:
 
 
 def readable_path(text: str) -> str:
-    """An absolute path that commands may read, without `.` and `..`; the root itself would be no confinement at all."""
-    path = PurePath(text)
+    """An absolute path that commands may read, without `.` and `..`, after `~` is expanded; the root itself would be no
+    confinement at all."""
+    path = PurePath(expanded(text))
     if not path.is_absolute() or ".." in path.parts:
         raise ValueError("must be an absolute path without ..")
     if path == PurePath(path.anchor):

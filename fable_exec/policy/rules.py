@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from fable_exec.policy.forms import encodable
+from fable_exec.policy.forms import encodable, expanded
 from fable_exec.policy.names import is_environment_name
 
 __all__ = [
@@ -276,11 +276,11 @@ class WorkspaceDirectory:
 
 @attrs.frozen
 class AbsoluteFile:
-    """An absolute path of a file that need not exist; nothing is expanded or resolved."""
+    """An absolute path of a file that need not exist; `~` is expanded, nothing is resolved."""
 
     def check(self, value: Any, path: str, faults: Faults) -> Any:
         try:
-            text = _path_text(value)
+            text = expanded(_path_text(value))
             if not PurePath(text).is_absolute() or PurePath(text).name in ("", ".."):
                 raise ValueError("must be the absolute path of a file")
             return Path(text)

@@ -77,7 +77,8 @@ def decode_request(members: Mapping[str, Any], limits: RequestLimits | None = No
     names = _MEMBERS[request_type]
     for name in members:
         if name not in names:
-            raise InvalidRequest(f"{request_type.action} has no member {rules.shown(name)}")
+            has = ", ".join(sorted(names - {"action", "id"})) or "none but action and id"
+            raise InvalidRequest(f"{request_type.action} has no member {rules.shown(name)}; it has {has}")
     given = {name: value for name, value in members.items() if value is not None and name not in ("action", "id")}
     _require(request_type, given)
     _turn_text_into_bytes(request_type, given)
@@ -89,10 +90,11 @@ def decode_request(members: Mapping[str, Any], limits: RequestLimits | None = No
 
 def _request_type(action: object) -> type[Request]:
     if not isinstance(action, str):
-        raise InvalidRequest("action is missing" if action is None else f"action must be text, not {rules.kind(action)}")
+        there = f"; there are {', '.join(sorted(ACTIONS))}"
+        raise InvalidRequest(f"action is missing{there}" if action is None else f"action must be text, not {rules.kind(action)}")
     request_type = ACTIONS.get(action)
     if request_type is None:
-        raise InvalidRequest(f"there is no action {rules.shown(action)}")
+        raise InvalidRequest(f"there is no action {rules.shown(action)}; there are {', '.join(sorted(ACTIONS))}")
     return request_type
 
 

@@ -39,6 +39,8 @@ class Options:
     """All that a server is started with."""
 
     policy: BrokerPolicy
+    given_by: Mapping[str, str] = attrs.field(factory=dict)
+    """By places in the policy, the flag or variable that gave what stands there."""
     admin: AdminOptions
     host: int | None = None
     """A descriptor of the process whose end is ours (pidfd_open(2))."""
@@ -55,11 +57,12 @@ def read_options(arguments: Sequence[str], environment: Mapping[str, str], progr
         SystemExit: the command line is not of its form (argparse has printed why), or asked for help.
     """
     flags = _parser(program).parse_args(arguments)
-    policy = _policy(flags, environment)
+    document, given_by = _completed(flags, environment)
+    policy = BrokerPolicy.from_mapping(document, given_by=given_by)
     file = flags.admin_file or _setting(environment, "ADMIN_FILE")
     socket = flags.admin_socket or _setting(environment, "ADMIN_SOCKET")
     admin = AdminOptions(descriptor=flags.admin_fd, file=None if file is None else Path(file), socket=socket)
-    return Options(policy=policy, admin=admin, host=flags.host_fd)
+    return Options(policy=policy, given_by=given_by, admin=admin, host=flags.host_fd)
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
@@ -87,7 +90,8 @@ def _parser(program: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _policy(flags: argparse.Namespace, environment: Mapping[str, str]) -> BrokerPolicy:
+def _completed(flags: argparse.Namespace, environment: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The policy file's members with those that flags and environment give, and who gave what."""
     document = _document(flags)
     given_by: dict[str, str] = {}
     for name, flag, value in (
@@ -104,7 +108,9 @@ def _policy(flags: argparse.Namespace, environment: Mapping[str, str]) -> Broker
         rules = document.get("audit")
         document["audit"] = {**(rules if isinstance(rules, dict) else {}), "path": flags.audit_log}
         given_by["audit.path"] = "--audit-log"
-    return BrokerPolicy.from_mapping(document, given_by=given_by)
+    if document.get("workspace") is None:
+        given_by["workspace"] = "--workspace, or a --policy that names one"
+    return document, given_by
 
 
 def _document(flags: argparse.Namespace) -> dict[str, Any]:
@@ -123,7 +129,7 @@ def _read_descriptor(descriptor: int) -> str:
         with os.fdopen(descriptor, "rb") as file:
             data = file.read(_MAX_POLICY_BYTES + 1)
     except OSError as error:
-        raise PolicyError.of([("", f"descriptor {descriptor} cannot be read: {error.strerror}")]) from error
+        raise PolicyError.of([("--policy-fd", f"descriptor {descriptor} cannot be read: {error.strerror}")]) from error
     if len(data) > _MAX_POLICY_BYTES:
         raise PolicyError.of([("", f"the document is longer than {_MAX_POLICY_BYTES} bytes")])
     try:

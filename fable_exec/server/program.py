@@ -12,11 +12,10 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
 
 from fable_exec.errors import FableExecError, PolicyError
-from fable_exec.server.options import PROGRAM, AdminOptions, read_options
+from fable_exec.server.options import PROGRAM, AdminOptions, Options, read_options
 
 if TYPE_CHECKING:
     from fable_exec.broker import ExecutionBroker
-    from fable_exec.policy import BrokerPolicy
     from fable_exec.server.loop import Server
 
 __all__ = ["main", "serve"]
@@ -36,7 +35,7 @@ def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> i
         try:
             options = read_options(sys.argv[1:] if arguments is None else arguments, os.environ, program)
             _keep_to_ourselves(options.host)
-            broker = stack.enter_context(_opened_broker(options.policy))
+            broker = stack.enter_context(_opened_broker(options))
             server = stack.enter_context(_opened(broker, options.admin, 0, 1, options.host))
         except FableExecError as error:
             sys.stderr.write(" ".join(str(error).split()) + "\n")
@@ -60,13 +59,16 @@ def serve(broker: ExecutionBroker, *, admin: AdminOptions | None = None, stdin: 
         server.run()
 
 
-def _opened_broker(policy: BrokerPolicy) -> ExecutionBroker:
+def _opened_broker(options: Options) -> ExecutionBroker:
     from fable_exec.runner.launchers import Launchers
 
-    launchers = Launchers.begun(str(policy.workspace))
+    launchers = Launchers.begun(str(options.policy.workspace))
     from fable_exec.broker import ExecutionBroker
 
-    return ExecutionBroker(policy, launchers=launchers)
+    try:
+        return ExecutionBroker(options.policy, launchers=launchers)
+    except PolicyError as error:
+        raise error.told_by(options.given_by) from None
 
 
 @contextmanager
@@ -89,7 +91,7 @@ def _keep_to_ourselves(host: int | None) -> None:
     try:
         os.set_inheritable(host, False)
     except OSError as error:
-        raise PolicyError.of([("", f"the host's descriptor {host} is not open")]) from error
+        raise PolicyError.of([("--host-fd", f"descriptor {host} is not open")], "invalid setting") from error
 
 
 def _keep_standard_descriptors() -> None:

@@ -84,7 +84,7 @@ def test_what_is_missing_says_why_by_its_entry_and_its_name_and_what_is_not_list
 
 
 def test_nothing_that_can_be_found_is_a_fault_of_the_policy(resolved: Any) -> None:
-    with pytest.raises(PolicyError, match="allowed_executables: none could be found"):
+    with pytest.raises(PolicyError, match="allowed_executables: none of no-such-program could be found"):
         resolved("no-such-program")
     with pytest.raises(PolicyError):
         resolved()
@@ -94,7 +94,7 @@ def test_a_program_that_only_the_workspace_offers_is_named_in_the_fault(workspac
     tool = workspace / "tool"
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)
-    with pytest.raises(PolicyError, match=f"none could be found in /bin; {tool} is passed over"):
+    with pytest.raises(PolicyError, match=f"none of tool could be found in /bin; {tool} is passed over"):
         resolve_executables(BrokerPolicy(workspace=workspace, allowed_executables=("tool",)), {"PATH": f"{workspace}:/bin"})
 
 

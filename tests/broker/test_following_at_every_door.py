@@ -63,8 +63,24 @@ def test_a_started_command_is_fed_followed_and_waited_for(door: Any) -> None:
         started.close_stdin()
         assert [type(event) for event in events] == [Exited]
         assert started.wait().stdout == "hello\n"
-        with pytest.raises(Conflict):
+        with pytest.raises(Conflict, match="takes no more input: it"):
             started.write_stdin("more")
+
+
+def test_a_command_that_was_not_started_to_be_fed_says_how_to_start_one_that_is(door: Any) -> None:
+    told = "takes no more input: it was started without keep_stdin_open; start it with keep_stdin_open to feed it"
+    with door.start_command(["sleep", "600"]) as started:
+        with pytest.raises(Conflict, match=told):
+            started.write_stdin("more")
+    handle = door.start_background(["sleep", "600"]).handle
+    with pytest.raises(Conflict, match=told):
+        door.write_stdin(handle, b"more")
+    door.cancel_command(handle)
+    over = door.start_background(["true"], keep_stdin_open=True).handle
+    while door.read_command(over, 5).running:
+        pass
+    with pytest.raises(Conflict, match="takes no more input: it has ended"):
+        door.write_stdin(over, b"more")
 
 
 def test_a_started_command_can_be_cancelled_and_closing_ends_it(door: Any) -> None:

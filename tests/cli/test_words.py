@@ -31,6 +31,7 @@ OPTIONS = {
     "--cwd '/usr' refused (absolute): ": ["--cwd", "/usr"],
     "--cwd 'link' refused (symlink): ": ["--cwd", "link"],
     "--workspace: must be an existing directory: '/no/such/place'": ["--workspace", "/no/such/place"],
+    "--allow: none of no-such-program could be found in ": ["--allow", "no-such-program"],
     "--allow: must be a bare name or an absolute path: 'bin/true'": ["--allow", "true", "--allow", "bin/true"],
 }
 
@@ -54,6 +55,13 @@ def test_a_timeout_beyond_the_policys_is_named_as_it_was_typed_and_one_of_the_po
     policy.write_text('workspace = "/no/such/place"\n[limits]\ntimeout_seconds = 0\n')
     finished = typed("run", "--policy", str(policy), "--", "true").stderr.decode()
     assert "fable-exec: workspace: " in finished and "fable-exec: limits.timeout_seconds: " in finished
+
+
+@pytest.mark.parametrize("line", ["ls | wc", "cat /etc/hosts", "ls -l"])
+def test_a_line_for_a_shell_is_told_that_no_shell_reads_it(line: str, workspace: Path) -> None:
+    words = told("run", "--workspace", str(workspace), "--", line)
+    assert words.endswith("no shell reads it: give the program and each argument apart, or a shell with -c and the line")
+    assert "shell" not in told("run", "--workspace", str(workspace), "--", "no-such-program")
 
 
 def complaint(*arguments: str) -> str:
@@ -134,7 +142,7 @@ def test_a_check_finds_what_a_broker_would_refuse_at_its_start(workspace: Path, 
     finished = typed("policy", "check", str(policy))
     assert (finished.returncode, finished.stdout) == (2, b"")
     none_found, no_rules = finished.stderr.decode().splitlines()
-    assert "allowed_executables: none could be found in " in none_found
+    assert "allowed_executables: none of no-such-program could be found in " in none_found
     assert "argument_rules.documents[0]: cannot be read: No such file or directory: " in no_rules
 
 

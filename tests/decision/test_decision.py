@@ -185,6 +185,13 @@ def test_a_hostile_name_cannot_flood_or_forge_the_message() -> None:
         assert message.isprintable()
 
 
+@pytest.mark.parametrize("name", ["ls | wc", "ls -l", "a&&b", "x>y", "$HOME/x", "echo\tx", "'ls'", "*.py"])
+def test_a_line_for_a_shell_is_told_that_no_shell_reads_it(name: str) -> None:
+    message = decide(POLICY, False, False, command(name, listed=False)).message
+    assert message.endswith("no shell reads it: give the program and each argument apart, or a shell with -c and the line")
+    assert "shell" not in decide(POLICY, False, False, command("g++-12", listed=False)).message
+
+
 NAMED = ["bash", "cmd", "node", "perl", "php", "pypy", "powershell", "pwsh", "python", "pytest", "ruby", "sh", "zsh"]
 
 

@@ -144,7 +144,7 @@ REFUSED: list[tuple[type, str, Any, str]] = [
     ],
     *[
         (Confinement, "runtime_read_paths", ["/opt", entry], "runtime_read_paths[1]")
-        for entry in ("", "opt", "~/x", "/", "//", "/opt/../root", "/a\0", 3, None)
+        for entry in ("", "opt", "~no-such-user-at-all/x", "/", "//", "/opt/../root", "/a\0", 3, None)
     ],
     (Confinement, "runtime_read_paths", "/opt", "runtime_read_paths"),
     *[(Confinement, "planted_files", value, "planted_files") for value in ("", "delete", None)],
@@ -195,7 +195,10 @@ REFUSED: list[tuple[type, str, Any, str]] = [
     (EnvironmentPolicy, "inherit", "TERM", "inherit"),
     (EnvironmentPolicy, "path", (), "path"),
     (EnvironmentPolicy, "path", "/bin", "path"),
-    *[(EnvironmentPolicy, "path", ("/bin", entry), "path[1]") for entry in ("", ".", "bin", "~/bin", "/a:/b", "/a\0", 3)],
+    *[
+        (EnvironmentPolicy, "path", ("/bin", entry), "path[1]")
+        for entry in ("", ".", "bin", "~no-one-at-all/x", "/a:/b", "/a\0", 3)
+    ],
     *[
         (Limits, field, value, field)
         for field in ("timeout_seconds", "max_timeout_seconds", "idle_timeout_seconds")
@@ -215,7 +218,7 @@ REFUSED: list[tuple[type, str, Any, str]] = [
     (PathRules, "backslash", "/", "backslash"),
     *[(PathRules, "protected", ["ok", entry], "protected[1]") for entry in ("", ".", "..", "a/b", "a\\b", "a\0", 3)],
     (PathRules, "protected", ".git", "protected"),
-    *[(AuditRules, "path", value, "path") for value in ("", "log", "~/log", "/", "/a/..", "/a\0", 3, b"/log", "/\udc80")],
+    *[(AuditRules, "path", value, "path") for value in ("", "log", "~no-one/log", "/", "/a/..", "/a\0", 3, b"/log", "/\udc80")],
     (AuditRules, "on_failure", "ignore", "on_failure"),
 ]
 
@@ -321,14 +324,21 @@ def test_a_loop_of_links_is_a_fault(tmp_path: Path) -> None:
     assert caught.value.faults[0][0] == "workspace"
 
 
-def test_home_is_expanded_once_in_workspace_and_allow_list_only(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_is_expanded_once_in_every_path_and_in_nothing_else(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(workspace.parent))
     policy = BrokerPolicy(
-        workspace="~/workspace", allowed_executables=["~/bin/tool"], environment=EnvironmentPolicy(set={"A": "~"})
+        workspace="~/workspace",
+        allowed_executables=["~/bin/tool"],
+        environment=EnvironmentPolicy(set={"A": "~"}, path=["~/bin", "/bin"]),
+        confinement=Confinement(runtime_read_paths=["~/toolchain"]),
+        audit=AuditRules(path="~/log"),
     )
     monkeypatch.setenv("HOME", "/elsewhere")
     assert policy.workspace == workspace
     assert policy.allowed_executables == (f"{workspace.parent}/bin/tool",)
+    assert policy.environment.path == (f"{workspace.parent}/bin", "/bin")
+    assert policy.confinement.runtime_read_paths == (f"{workspace.parent}/toolchain",)
+    assert policy.audit.path == workspace.parent / "log"
     assert policy.environment.set["A"] == "~"
 
 

@@ -145,7 +145,7 @@ def test_what_the_policy_file_says_is_told_by_its_place_in_the_file(workspace: P
 
 
 def test_a_workspace_must_be_given(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match="workspace: is required"):
+    with pytest.raises(PolicyError, match="--workspace, or a --policy that names one: is required"):
         read_options([], {})
 
 

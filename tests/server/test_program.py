@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from fable_exec.protocol.requests import ACTIONS
 from tests.doors import DIGEST, PATH, PROGRAMS, TOKEN
 
 PROBE = {"action": "probe"}
@@ -125,7 +126,11 @@ NOT_JSON = (
     '"message":"the line is not JSON: Expecting value at character 0","code":"json-invalid"}'
 )
 LOCKED = '{"ok":false,"error":"PermissionError","message":"workspace writes are locked","code":"writes-locked"}'
-UNKNOWN = '{"ok":false,"error":"ValueError","message":"there is no action \\"nope\\"","code":"invalid-request"}'
+UNKNOWN = (
+    '{"ok":false,"error":"ValueError","message":"there is no action \\"nope\\"; there are '
+    + ", ".join(sorted(ACTIONS))
+    + '","code":"invalid-request"}'
+)
 NO_PATH = '{"id":7,"ok":false,"error":"ValueError","message":"stat_path needs path","code":"invalid-request"}'
 BYTE_FOR_BYTE = [
     ('{"action":"inspect_files","path":"a.txt"}', READ),
@@ -422,7 +427,27 @@ def test_an_allow_list_that_means_nothing_here_is_status_two(workspace: Path) ->
     argv = [sys.executable, "-m", "fable_exec.server", "--workspace", str(workspace), "--allow-executable", "no-such-program"]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "none could be found" in done.stderr
+    assert done.stderr.startswith("invalid policy: --allow: none of no-such-program could be found in ")
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ([], "invalid policy: --workspace, or a --policy that names one: is required\n"),
+        (
+            ["--workspace", ".", "--allow", "true", "--admin-fd", "99"],
+            "no admin channel: the admin's descriptor 99 is not open",
+        ),
+        (["--workspace", ".", "--allow", "true", "--admin-fd", "0"], "no admin channel: the admin's descriptor may not be 0: "),
+        (["--workspace", ".", "--allow", "true", "--host-fd", "99"], "invalid setting: --host-fd: descriptor 99 is not open\n"),
+        (["--workspace", ".", "--policy-fd", "99"], "invalid policy: --policy-fd: descriptor 99 cannot be read: "),
+    ],
+)
+def test_what_is_wrong_with_a_setting_is_told_as_that(flags: list[str], told: str, workspace: Path) -> None:
+    argv = [sys.executable, "-P", "-m", "fable_exec.server", *flags]
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=workspace)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(told) and done.stderr.count("\n") == 1
 
 
 def test_closed_standard_descriptors_are_not_given_to_files(workspace: Path) -> None:
