@@ -46,7 +46,7 @@ class _Document:
         self.faults = faults
 
     def fault(self, path: str, text: str) -> None:
-        self.faults.append((self.prefix + path, text))
+        self.faults.append(((self.prefix + path).removesuffix(": "), text))
 
     def read(self, text: str, tables: dict[str, tuple[Table, ...]], examples: Examples) -> None:
         parsed = self.parsed(text)

@@ -51,6 +51,16 @@ class ArgumentJudge:
             reason=verdict.reason,
         )
 
+    def without_rules(self) -> tuple[tuple[int, str], ...]:
+        """The tools that the policy names and no rule knows, each with its place in `argument_rules.tools`."""
+        wanted = self._policy.argument_rules.tools
+        if not wanted:
+            return ()
+        from fable_exec.argrules import ArgumentRules
+
+        known = ArgumentRules.builtin().tools.union(*(own.tools for own in self._own))
+        return tuple((index, name) for index, name in enumerate(wanted) if name not in known)
+
     def _built(self) -> ArgumentRules:
         if self._rules is None:
             with self._building:
@@ -83,7 +93,8 @@ def _own_rules(policy: BrokerPolicy) -> tuple[ArgumentRules, ...]:
             text = error.strerror if isinstance(error, OSError) else "not UTF-8"
             faults.append((f"argument_rules.documents[{index}]", f"cannot be read: {text}: {ascii(document)[:200]}"))
         except PolicyError as error:
-            faults += [(f"argument_rules.documents[{index}]: {path}", text) for path, text in error.faults]
+            place = f"argument_rules.documents[{index}]"
+            faults += [(f"{place}: {path}" if path else place, text) for path, text in error.faults]
     if faults:
         raise PolicyError.of(faults)
     return tuple(found)

@@ -16,6 +16,7 @@ from typing import Any
 
 from fable_exec._sys.forks import ProcessLock
 from fable_exec.broker import write_lock
+from fable_exec.broker.absent import absent_here
 from fable_exec.broker.arguments import ArgumentJudge
 from fable_exec.broker.background import BackgroundCommands
 from fable_exec.broker.commands import CommandWork
@@ -96,7 +97,7 @@ class ExecutionBroker(BlockingCalls):
         with ExitStack() as undo:
             if launchers is not None:
                 undo.callback(launchers.close)
-            arguments = ArgumentJudge(policy)
+            self._arguments = ArgumentJudge(policy)
             self._executables = resolve_executables(policy, os.environ)
             undo.callback(self._executables.close)
             self._workspace = undo.enter_context(Workspace.open(policy.workspace))
@@ -110,7 +111,7 @@ class ExecutionBroker(BlockingCalls):
             undo.pop_all()
         self._lock = WriteLock(policy.write_token_digest, clock)
         self._paths = DoorPaths(self._workspace, policy.paths)
-        gate = Gate(policy, self._lock, self._confined.holds_read_only, arguments)
+        gate = Gate(policy, self._lock, self._confined.holds_read_only, self._arguments)
         environment = base_environment(policy, self._executables.path, os.environ)
         later = LaterDoor(policy, self._workspace, self._confined.sentry)
         self._files = FileWork(policy, self._workspace, self._paths, gate, later)
@@ -281,6 +282,8 @@ class ExecutionBroker(BlockingCalls):
     def _probed(self, writes_enabled: bool) -> ProbeResult:
         from fable_exec.broker.surroundings import notes_on_git  # reads git's files as the sentry does, which loads late
 
+        absent = [f"{place}: {text}" for place, text in absent_here(self.policy, self._arguments)]
+
         limits, policy = self.policy.limits, self.policy
         confinement = self._confined.reported(read_only=not writes_enabled)
         return ProbeResult(
@@ -291,7 +294,7 @@ class ExecutionBroker(BlockingCalls):
             workspace=str(policy.workspace),
             policy_digest=policy.digest,
             confinement=confinement,
-            notes=notes_on_git(policy, confinement),
+            notes=(*notes_on_git(policy, confinement), *absent),
             limits=LimitsReport(
                 timeout_seconds=limits.timeout_seconds,
                 max_timeout_seconds=limits.max_timeout_seconds,

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from contextlib import closing
 
+import attrs
 import click
 
+from fable_exec.broker.absent import absent_here, absent_programs
 from fable_exec.broker.arguments import ArgumentJudge
 from fable_exec.cli.exits import Exit
 from fable_exec.cli.showing import at_the_door, print_object, print_text, say
@@ -15,6 +19,8 @@ from fable_exec.policy import BrokerPolicy, dump_toml, json_schema_text, load_po
 
 __all__ = ["command"]
 
+_BY_DEFAULT = attrs.fields(BrokerPolicy).allowed_executables.default
+"""Nobody wrote these: one that is missing is no slip."""
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one object.")
 
 
@@ -29,38 +35,54 @@ def command() -> None:
 def check(as_json: bool, file: str) -> int:
     """List every fault of FILE with its place, and what a broker under it would refuse at its start here.
 
+    What FILE names and this host does not have is a warning.
+
     Exit status: 0 for a valid policy, 2 for one with faults or that cannot be read.
     """
 
     def act() -> int:
         try:
             policy = load_policy(file)
-            _check_for_a_start(policy)
+            warnings = _check_for_a_start(policy)
         except PolicyError as error:
             if not as_json:
                 raise
             faults = [{"path": path, "message": text} for path, text in error.faults]
-            print_object({"ok": False, "faults": faults, "policy_digest": None})
+            print_object({"ok": False, "faults": faults, "warnings": [], "policy_digest": None})
             return Exit.USAGE
         if as_json:
-            print_object({"ok": True, "faults": [], "policy_digest": policy.digest})
+            told = [{"path": path, "message": text} for path, text in warnings]
+            print_object({"ok": True, "faults": [], "warnings": told, "policy_digest": policy.digest})
         else:
+            for path, text in warnings:
+                say(f"warning: {path}: {text}")
             say(f"valid: {file} (digest {policy.digest})")
         return Exit.OK
 
     return at_the_door(act, as_json=as_json)
 
 
-def _check_for_a_start(policy: BrokerPolicy) -> None:
-    """Look at what the policy names, as a broker does when it is made. Raises PolicyError with every fault."""
+def _check_for_a_start(policy: BrokerPolicy) -> list[tuple[str, str]]:
+    """Look at what the policy names, as a broker does when it is made; the warnings. Raises PolicyError with every fault."""
     faults: list[tuple[str, str]] = []
-    for look in (lambda: resolve_executables(policy, os.environ).close(), lambda: ArgumentJudge(policy)):
+    warnings: list[tuple[str, str]] = []
+    for look in (_look_at_programs, _look_at_the_rest):
         try:
-            look()
+            warnings += look(policy)
         except PolicyError as error:
             faults += error.faults
     if faults:
         raise PolicyError.of(faults)
+    return warnings
+
+
+def _look_at_programs(policy: BrokerPolicy) -> Iterable[tuple[str, str]]:
+    with closing(resolve_executables(policy, os.environ)) as found:
+        return () if policy.allowed_executables == _BY_DEFAULT else tuple(absent_programs(policy, found))
+
+
+def _look_at_the_rest(policy: BrokerPolicy) -> Iterable[tuple[str, str]]:
+    return tuple(absent_here(policy, ArgumentJudge(policy)))
 
 
 @command.command("show")

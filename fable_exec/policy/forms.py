@@ -91,12 +91,18 @@ def readable_path(text: str) -> str:
 
 
 def rules_document(text: str) -> str:
-    """TOML text as it stands, or the absolute path of a file of it."""
-    if not text.strip():
+    """TOML text as it stands, or the absolute path of a file of it, after `~` is expanded."""
+    text = expanded(text)
+    if not text.strip() or not (PurePath(text).is_absolute() or _can_be_toml(text)):
         raise ValueError("must be TOML text or the absolute path of a TOML file")
     if PurePath(text).is_absolute() and "\n" in text:
         raise ValueError("must be a path without line breaks")
     return text
+
+
+def _can_be_toml(text: str) -> bool:
+    """Whether `text` is more than one line, a comment, a table's head or has a value: a relative path is none of these."""
+    return any(mark in text for mark in "\n=") or text.lstrip().startswith(("#", "["))
 
 
 def protected_name(text: str) -> str:

@@ -192,7 +192,7 @@ def test_a_valid_policy_checks(valid: Path) -> None:
     assert (finished.returncode, finished.stdout) == (0, b"")
     digest = load_policy(valid).digest
     assert digest in finished.stderr.decode()
-    members = {"schema_version": 1, "ok": True, "faults": [], "policy_digest": digest}
+    members = {"schema_version": 1, "ok": True, "faults": [], "warnings": [], "policy_digest": digest}
     assert the_object(typed("policy", "check", "--json", str(valid))) == members
 
 

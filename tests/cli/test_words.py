@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from fable_exec.runtimes import what_is_missing
-from tests.cli.typed import typed
+from tests.cli.typed import the_object, typed
 
 
 def told(*arguments: str, cwd: Path | None = None) -> str:
@@ -36,6 +37,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize(("words", "flags"), OPTIONS.items(), ids=OPTIONS)
 def test_a_refused_option_of_run_is_named_as_it_was_typed(words: str, flags: list[str], workspace: Path) -> None:
     (workspace / "file").touch()
@@ -146,6 +148,56 @@ def test_a_check_finds_what_a_broker_would_refuse_at_its_start(workspace: Path, 
     assert "argument_rules.documents[0]: cannot be read: No such file or directory: " in no_rules
 
 
+def test_a_check_tells_a_relative_path_from_rules_and_bad_rules_by_their_place(workspace: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    start = f'workspace = "{workspace}"\nallowed_executables = ["true"]\n[argument_rules]\n'
+    policy.write_text(start + 'documents = ["rules.toml"]\n')
+    words = "argument_rules.documents[0]: must be TOML text or the absolute path of a TOML file: 'rules.toml'"
+    assert told("policy", "check", str(policy)) == words
+    policy.write_text(start + 'documents = ["names ="]\n')
+    assert told("policy", "check", str(policy)).startswith("argument_rules.documents[0]: not a TOML document: ")
+
+
+def test_a_check_warns_of_what_the_policy_names_and_this_host_does_not_have(workspace: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    gone = tmp_path / "gone"
+    policy.write_text(
+        f'workspace = "{workspace}"\nallowed_executables = ["true", "{gone}/build", "no-such-program"]\n'
+        f'[environment]\npath = ["/bin", "/usr/bin", "{gone}"]\n'
+        f'[confinement]\nruntime_read_paths = ["{tmp_path}", "{gone}"]\n'
+        '[argument_rules]\ntools = ["git", "nosuchtool"]\n'
+    )
+    warnings = {
+        "allowed_executables[1]": f"'{gone}/build' cannot be run: there was no executable file {gone}/build when the broker "
+        "started",
+        "allowed_executables[2]": "'no-such-program' cannot be run: it was not found in environment.path when the broker started",
+        "confinement.runtime_read_paths[1]": f"'{gone}' is not there, so commands get nothing of it",
+        "environment.path[2]": f"'{gone}' is no directory, so no program is found in it",
+        "argument_rules.tools[1]": "no rule is for a tool of the name 'nosuchtool'",
+    }
+    finished = typed("policy", "check", str(policy))
+    assert (finished.returncode, finished.stdout) == (0, b"")
+    *warned, valid = finished.stderr.decode().splitlines()
+    assert warned == [f"fable-exec: warning: {place}: {text}" for place, text in warnings.items()]
+    assert valid.startswith("fable-exec: valid: ")
+    told_in_json = the_object(typed("policy", "check", "--json", str(policy)))
+    assert told_in_json["ok"] and {each["path"]: each["message"] for each in told_in_json["warnings"]} == warnings
+
+    probed = the_object(typed("probe", "--json", "--policy", str(policy)))["result"]
+    assert probed["notes"] == [f"{place}: {text}" for place, text in warnings.items() if "allowed" not in place]
+    assert probed["unresolved_executables"] == ["build", "no-such-program"]
+
+
+def test_a_check_warns_of_nothing_where_all_is_there_and_of_no_default(workspace: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.json"
+    policy.write_text(json.dumps({"workspace": str(workspace)}))
+    assert the_object(typed("policy", "check", "--json", str(policy)))["warnings"] == []
+    own = '[[tool]]\nnames=["frob"]\nmatch=["frob"]\nno_match=["frob -x"]'
+    rules = {"tools": ["git", "frob"], "documents": [own]}
+    policy.write_text(json.dumps({"workspace": str(workspace), "allowed_executables": ["true"], "argument_rules": rules}))
+    assert the_object(typed("policy", "check", "--json", str(policy)))["warnings"] == []
+
+
 SCRIPTS = {
     "no first line": (b"echo hello\n", 126, "no script either, for want of a #! line: begin it with `#!/bin/sh`"),
     "nothing": (b"", 126, "for want of a #! line"),
@@ -158,6 +210,7 @@ SCRIPTS = {
 }
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize(("content", "status", "words"), SCRIPTS.values(), ids=SCRIPTS)
 @pytest.mark.parametrize("flags", [(), ("--confinement", "off", "--unlocked")], ids=["confined", "not confined"])
 def test_a_script_that_cannot_be_started_is_told_what_its_first_line_lacks(

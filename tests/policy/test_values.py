@@ -159,6 +159,8 @@ REFUSED: list[tuple[type, str, Any, str]] = [
             (["# x", ""], "documents[1]"),
             ([" \n"], "documents[0]"),
             (["/a\nb"], "documents[0]"),
+            (["# x", "rules.toml"], "documents[1]"),
+            (["./deep/rules.toml"], "documents[0]"),
         )
     ],
     (BrokerPolicy, "limits", PathRules(), "limits"),
