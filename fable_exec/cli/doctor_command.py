@@ -39,7 +39,11 @@ def command(file: str | None, wanted: str | None, as_json: bool) -> int:
         if as_json:
             print_object({"ok": not unmet, "host": _host(), **_members(sections)})
         else:
-            report(_header(), *(part for section in sections for part in _shown(section)), _verdict(unmet, asked.off))
+            report(
+                _header(),
+                *(part for section in sections if section.findings for part in _shown(section)),
+                _verdict(unmet, asked.off),
+            )
         return Exit.FAILED if unmet else Exit.OK
 
     return at_the_door(act, as_json=as_json)
@@ -97,6 +101,8 @@ def _verdict(unmet: list[Finding], off: tuple[str, ...]) -> Text:
     switched_off = f"\nNot asked for, and so not held: {', '.join(off)}." if off else ""
     if not unmet:
         return Text(f"{switched_off}\nEverything that is strictly asked for holds here: commands can run.", style="green")
+    if any(each.name == "programs" for each in unmet):
+        return Text(f"{switched_off}\nNo broker starts under this policy: it needs a program that can be found.", style="red")
     names = ", ".join(one_line(each.name) for each in unmet)
     remedy = 'Commands are refused until that is mended, or the policy says "degradable" of it.'
     return Text(f"{switched_off}\nStrictly asked for, and not held: {names}. {remedy}", style="red")

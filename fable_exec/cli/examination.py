@@ -10,6 +10,7 @@ import functools
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from typing import Literal
 
 import attrs
@@ -19,7 +20,8 @@ from fable_exec.confine import LaunchMode, Support, probe_host
 from fable_exec.confine.landlock import left_open
 from fable_exec.confine.remedies import ability_remedy, protection_remedy
 from fable_exec.confine.support import explain_errno
-from fable_exec.errors import ConfinementUnavailable
+from fable_exec.errors import ConfinementUnavailable, PolicyError
+from fable_exec.executables import resolve_executables
 from fable_exec.laterfiles import contents_of, standard_place
 from fable_exec.outcome import Applied
 from fable_exec.pathguard import Workspace
@@ -71,6 +73,7 @@ class Asked:
 
     def __init__(self, policy: BrokerPolicy | None = None, confinement: Confinement | None = None) -> None:
         self.launch: LaunchMode = "auto" if policy is None else policy.launch
+        self.policy = policy
         self.workspace = "" if policy is None else str(policy.workspace)
         self._limits = Limits() if policy is None else policy.limits
         self._confinement = confinement or (Confinement() if policy is None else policy.confinement)
@@ -188,6 +191,24 @@ def _protections(asked: Asked) -> Iterator[Finding]:
         )
 
 
+def _programs(asked: Asked) -> Iterator[Finding]:
+    """Whether the policy allows a program that is here; without one no broker starts."""
+    if asked.policy is None:
+        return
+    try:
+        with closing(resolve_executables(asked.policy, os.environ)) as found:
+            missing = ", ".join(found.unresolved)
+            reason = f"not found: {missing}" if missing else ""
+            yield Finding(name="programs", what=_PROGRAMS, state="active", means=", ".join(found.names), reason=reason)
+    except PolicyError as error:
+        reason = "; ".join(text for _, text in error.faults)
+        remedy = "install one, or name it by its absolute path in allowed_executables"
+        yield Finding(name="programs", what=_PROGRAMS, state="unavailable", mode="strict", reason=reason, remedy=remedy)
+
+
+_PROGRAMS = "What the policy lets commands be; a broker needs one of them."
+
+
 def _kept(asked: Asked) -> Iterator[Finding]:
     """Where planted files go, and how much is there: for a person to look at, and to remove."""
     path = standard_place(asked.workspace or os.devnull)
@@ -210,6 +231,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Asked], Iterable[Finding]]]] = {
         "what holds for commands, proved by one that tried to break out; without a strict one nothing runs",
         _protections,
     ),
+    "programs": ("what may run here by the policy", _programs),
     "kept": ("what is left on this disk", _kept),
 }
 """By name, in the order of the report, with a title for people."""

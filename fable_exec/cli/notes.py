@@ -123,13 +123,14 @@ def _look_up(alike: list[Denial]) -> str:
 def _refusal(alike: list[Denial]) -> str:
     """`alike` are of one operation and one protection."""
     first = alike[0]
-    places = list(dict.fromkeys(each.path or each.address for each in alike))
+    places = [place for place in dict.fromkeys(each.path or each.address for each in alike) if place]
     more = f" and {len(places) - _NAMED_PLACES} more" if len(places) > _NAMED_PLACES else ""
     suggestion = f": {first.suggestion}" if first.suggestion else ""
     if any(each.suggestion != first.suggestion for each in alike):
         suggestion += "; --json tells it of each"
     times = f" {len(alike)} times" if len(alike) > 1 else ""
-    return f"refused{times}: {first.operation} {', '.join(places[:_NAMED_PLACES])}{more} ({first.protection}){suggestion}"
+    where = f" {', '.join(places[:_NAMED_PLACES])}{more}" if places else ""
+    return f"refused{times}: {first.operation}{where} ({first.protection}){suggestion}"
 
 
 def _survivors(result: CommandResult) -> str:

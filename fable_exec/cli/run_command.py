@@ -34,7 +34,9 @@ _GIT_FAILED = 128
 def _variables(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
     pairs = [text.partition("=") for text in given]
     for name, equals, _value in pairs:
-        if not equals or not is_environment_name(name):
+        if equals and not is_environment_name(name):
+            raise click.BadParameter(f'"{display_text(name)}" is no name that a variable can have')
+        if not equals:
             raise click.BadParameter(f'"{display_text(name)}" is not NAME=VALUE; a policy\'s environment.inherit passes ours on')
         if name == "PATH":
             raise click.BadParameter(

@@ -70,7 +70,7 @@ def state_of(mode: LauncherMode, support: Support, limits: Limits) -> tuple[Lite
     of_each = any(each is not None for each in (limits.file_size_bytes, limits.open_files))
     of_tree = [name for name in ("memory_bytes", "processes", "cpu_seconds") if getattr(limits, name) is not None]
     if not of_tree:
-        return ("active", "hard limits of each process", "") if of_each else ("active", "the policy limits none", "")
+        return ("active", "hard limits of each process", "") if of_each else ("active", "the policy, which sets no limits", "")
     means = ["hard limits of each process"] if of_each or of_tree != ["processes"] else []
     means += ["pid_max of the slot"] if pid_max(mode, support, limits) else []
     means += ["sampling of the whole tree"] if _can_watch(mode, support) else []

@@ -29,6 +29,10 @@ _NAMES = (
     "git asks for its own host's where it has no identity: GIT_AUTHOR_NAME, GIT_AUTHOR_EMAIL, GIT_COMMITTER_NAME and "
     "GIT_COMMITTER_EMAIL in environment.set"
 )
+_REPOSITORY = (
+    "the git repository lies outside of the workspace, where commands do not write: use a clone, or a worktree below the main "
+    "checkout with that as the workspace"
+)
 _DATAGRAMS = 'UDP, which looking up a name takes as well, comes with network = "full" alone'
 _RAW = "no setting of the network has raw packets"
 _SERVING = 'if commands may serve there, list the port in confinement.bind_ports with network = "ports"'
@@ -44,7 +48,7 @@ def denials_of(noted: Iterable[Sequence[str]]) -> tuple[Denial, ...]:
             path=_shown(path),
             address=_shown(address),
             protection=protection,
-            suggestion=_suggestion(operation, address, protection),
+            suggestion=_suggestion(operation, path, address, protection),
         )
         for operation, path, address, protection in noted
     )
@@ -55,8 +59,10 @@ def is_look_up(denial: Denial) -> bool:
     return denial.suggestion in (_NAMES, _DATAGRAMS)
 
 
-def _suggestion(operation: str, address: str, protection: str) -> str:
+def _suggestion(operation: str, path: str, address: str, protection: str) -> str:
     """What an operator could change, or the command do instead."""
+    if protection == "host_writes" and ".git" in path.split("/"):
+        return _REPOSITORY
     if operation == "ptrace":
         return _TRACING
     if operation == "socket":

@@ -9,7 +9,7 @@ import pytest
 
 from fable_exec import BrokerPolicy, Limits
 from fable_exec.cli.notes import bounds_of, notes_on
-from fable_exec.outcome import EndedBy
+from fable_exec.outcome import Denial, EndedBy
 from fable_exec.protocol import StartCommand
 from tests.cli.results import result
 
@@ -29,6 +29,12 @@ def test_a_signal_that_ended_the_command_is_named_with_the_limit_that_sends_it(w
         bounds = bounds_of(limited, StartCommand(command=("x",)))
         assert list(notes_on(ended, streamed=False, bounds=bounds)) == [f"ended by {name} after 1.0 s"]
     assert list(notes_on(result(EndedBy.SIGNALED, signal=24), streamed=True)) == ["ended by SIGXCPU after 0.0 s"]
+
+
+def test_a_refusal_that_has_no_place_leaves_none_out() -> None:
+    denial = Denial(operation="ptrace", protection="other_processes")
+    ended = result(EndedBy.EXITED, exit_code=1, denials=(denial, denial))
+    assert list(notes_on(ended, streamed=True)) == ["refused 2 times: ptrace (other_processes)"]
 
 
 FLAGS = {"timeout_seconds": 0.5, "idle_timeout_seconds": 0.25}

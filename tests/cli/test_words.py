@@ -198,6 +198,26 @@ def test_a_check_warns_of_nothing_where_all_is_there_and_of_no_default(workspace
     assert the_object(typed("policy", "check", "--json", str(policy)))["warnings"] == []
 
 
+def test_doctor_says_that_no_broker_starts_where_no_program_is_found(workspace: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'workspace = "{workspace}"\nallowed_executables = ["no-such-program"]\n')
+    finished = typed("doctor", "--policy", str(policy))
+    assert finished.returncode == 1
+    assert "No broker starts under this policy" in finished.stderr.decode() and b"commands can run" not in finished.stderr
+    (found,) = the_object(typed("doctor", "--json", "--policy", str(policy)))["programs"]
+    assert (found["state"], found["mode"]) == ("unavailable", "strict") and "none of no-such-program" in found["reason"]
+    policy.write_text(f'workspace = "{workspace}"\nallowed_executables = ["true", "no-such-program"]\n')
+    (found,) = the_object(typed("doctor", "--json", "--policy", str(policy)))["programs"]
+    assert (found["state"], found["means"], found["reason"]) == ("active", "true", "not found: no-such-program")
+    assert the_object(typed("doctor", "--json"))["programs"] == []
+
+
+def test_a_variable_with_a_name_that_none_can_have_is_told_so(workspace: Path) -> None:
+    assert complaint("run", "--workspace", str(workspace), "--env", "A B=x", "--", "true").endswith(
+        '"A B" is no name that a variable can have'
+    )
+
+
 SCRIPTS = {
     "no first line": (b"echo hello\n", 126, "no script either, for want of a #! line: begin it with `#!/bin/sh`"),
     "nothing": (b"", 126, "for want of a #! line"),

@@ -21,6 +21,12 @@ def test_none_is_empty(protection: str) -> None:
     assert suggestion("anything", protection, path="/anywhere")
 
 
+def test_a_write_to_a_repository_outside_is_told_what_a_worktree_needs() -> None:
+    assert "a worktree below the main checkout" in suggestion("open for writing", "host_writes", path="/srv/main/.git/index.lock")
+    for path in ("/srv/main/file.git", "/srv/main/.gitignore"):
+        assert suggestion("open for writing", "host_writes", path=path).startswith("write in the workspace")
+
+
 @pytest.mark.parametrize(
     ("operation", "protection", "address", "word"),
     [

@@ -376,7 +376,7 @@ SUPPORT = Support(user_namespaces=0, root_namespaces=0, own_proc=0, own_pid_max=
 @pytest.mark.parametrize(
     ("mode", "limits", "support", "state", "means", "reason"),
     [
-        ("slots", {}, {}, "active", "the policy limits none", ""),
+        ("slots", {}, {}, "active", "the policy, which sets no limits", ""),
         ("slots", {"open_files": 64, "file_size_bytes": 1}, {}, "active", "hard limits of each process", ""),
         (
             "slots",
