@@ -7,6 +7,7 @@ the state of, so that a file from elsewhere is not taken for it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NoReturn
@@ -19,17 +20,22 @@ __all__ = [
     "MAX_DOCUMENT_BYTES",
     "BadDocument",
     "Form",
+    "TooLong",
     "Unreadable",
     "decode_document",
     "encode_document",
+    "encode_json",
     "parse_object",
     "unreadable",
 ]
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
-_MAX_BRACKETS = 4096
-"""A bound on depth: the scanner recurses once a level, up to a limit that embedders may have raised until the stack overflows."""
-
+_MAX_DEPTH = 64
+"""The scanner recurses once a level, up to a limit that embedders may have raised until the stack overflows."""
+_TOO_DEEP = f"it is nested more than {_MAX_DEPTH} levels deep"
+_BRACKET = re.compile(rb"[][{}]")
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
+"""One without its end too, so that a file full of quotes is still walked once."""
 
 _LONGEST_SHOWN = 400
 
@@ -55,6 +61,13 @@ class BadDocument(ValueError):
     def __init__(self, reason: Unreadable, text: str) -> None:
         super().__init__(text)
         self.reason = reason
+
+
+class TooLong(BadDocument):
+    """A document of more than MAX_DOCUMENT_BYTES."""
+
+    def __init__(self) -> None:
+        super().__init__(Unreadable.FOREIGN, f"it is longer than {MAX_DOCUMENT_BYTES} bytes")
 
 
 def _copied(members: Mapping[str, str]) -> dict[str, str]:
@@ -96,16 +109,50 @@ def encode_document(document: Mapping[str, Any], form: Form) -> bytes:
     Raises:
         ValueError: it could not be read back: no JSON, too large, or not of this form.
     """
-    text = json.dumps(document, sort_keys=True, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
-    raw = text.encode("ascii")
+    raw = encode_json(document, indent=2)
     decode_document(raw, form)
     return raw
+
+
+def encode_json(members: Mapping[str, Any], indent: int | None = None) -> bytes:
+    """The bytes of a JSON object, sorted and in ASCII, a newline at the end; close together without `indent`.
+
+    Raises:
+        ValueError: it is no JSON, as a path, NaN or a member whose name is no text, at any depth; or nested too deep.
+    """
+    try:
+        _require_text_names(dict(members), 1)
+        text = json.dumps(
+            dict(members),
+            sort_keys=True,
+            indent=indent,
+            separators=None if indent else (",", ":"),
+            ensure_ascii=True,
+            allow_nan=False,
+        )
+    except TypeError as error:
+        raise ValueError(f"it cannot be written as JSON: {error}") from None
+    return text.encode("ascii") + b"\n"
+
+
+def _require_text_names(value: Any, level: int) -> None:
+    """Raise where json would make text of a name, and where it would go deeper than a reader does, or for ever."""
+    if not isinstance(value, dict | list | tuple):
+        return
+    if level > _MAX_DEPTH:
+        raise ValueError(_TOO_DEEP)
+    if isinstance(value, dict):
+        for name in value:
+            if not isinstance(name, str):
+                raise TypeError(f"the name {name!a:.80} is no text")
+    for inner in value.values() if isinstance(value, dict) else value:
+        _require_text_names(inner, level + 1)
 
 
 def decode_document(raw: bytes, form: Form) -> dict[str, Any]:
     """The document in `raw`. Raises BadDocument."""
     if len(raw) > MAX_DOCUMENT_BYTES:
-        raise BadDocument(Unreadable.FOREIGN, f"it is longer than {MAX_DOCUMENT_BYTES} bytes")
+        raise TooLong
     if b"\0" in raw:
         raise BadDocument(Unreadable.TORN, "it holds NUL bytes, as after a power cut")
     if not raw.endswith(b"\n"):
@@ -117,8 +164,7 @@ def decode_document(raw: bytes, form: Form) -> dict[str, Any]:
 
 def parse_object(raw: bytes) -> dict[str, Any]:
     """The JSON object that `raw` is, and nothing that two readers could take for two things. Raises BadDocument."""
-    if raw.count(b"{") + raw.count(b"[") > _MAX_BRACKETS:
-        raise BadDocument(Unreadable.FOREIGN, f"it holds more than {_MAX_BRACKETS} objects and lists")
+    _require_shallow(raw)
     try:
         document = json.loads(raw.decode("ascii"), object_pairs_hook=_members, parse_constant=_refuse_constant)
     except BadDocument:
@@ -126,12 +172,22 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise BadDocument(Unreadable.FOREIGN, "it is not ASCII") from None
     except RecursionError:
-        raise BadDocument(Unreadable.FOREIGN, "it is nested too deep") from None
+        raise BadDocument(Unreadable.FOREIGN, _TOO_DEEP) from None
     except ValueError:
         raise BadDocument(Unreadable.TORN, "it is no whole JSON document") from None
     if not isinstance(document, dict):
         raise BadDocument(Unreadable.FOREIGN, "it is not a JSON object")
     return document
+
+
+def _require_shallow(raw: bytes) -> None:
+    if raw.count(b"{") + raw.count(b"[") <= _MAX_DEPTH:
+        return
+    depth = 0
+    for bracket in _BRACKET.findall(_STRING.sub(b"", raw)):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > _MAX_DEPTH:
+            raise BadDocument(Unreadable.FOREIGN, _TOO_DEEP)
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from fable_exec.statefile.documents import (
     MAX_DOCUMENT_BYTES,
     BadDocument,
     Form,
+    TooLong,
     Unreadable,
     decode_document,
     encode_document,
@@ -29,7 +30,7 @@ from fable_exec.statefile.documents import (
 )
 from fable_exec.statefile.locking import held_lock
 from fable_exec.statefile.opening import close, open_directory, read_all
-from fable_exec.statefile.records import RECORD_BYTES, Condition, Record
+from fable_exec.statefile.records import RECORD_BYTES, Condition, Record, kept_of
 from fable_exec.statefile.replacing import move_aside, replace
 from fable_exec.statefile.terminal import TerminalRecord, open_terminal_record, outcome_in
 
@@ -116,6 +117,7 @@ class StateFile:
 
         Raises:
             OSError: there is no space for it (ENOSPC, EDQUOT): what cannot be recorded must not be started.
+            ValueError: the members of `form` are so long that an end would not fit into it.
             StateUnreadable: something else has its name.
         """
         with self._opened() as dir_fd, self._told(RECORD_NAME):
@@ -126,14 +128,18 @@ class StateFile:
 
         It is for whoever holds the lock of the keeper's life; that lock, not this one, keeps a second writer of the record away.
 
+        Length loses no end. Of an outcome that is too long for the record the longest members are in state.json alone, and if it
+        is too long for that (1 MiB), nowhere.
+
         Returns:
-            Whether state.json has it too. If not, `read` tells it all the same, and a `write` of what was read puts it there.
+            Whether state.json has all of it. If not, `read` tells what the record has, and `write` of that puts it there.
 
         Raises:
-            ValueError: `outcome` is no JSON or too large; nothing was changed.
+            ValueError: `outcome` is no JSON, or says anew what the form says; nothing was changed.
             Conflict: another outcome is recorded, and stays.
             OSError, StateUnreadable: neither could be written; the cause is why state.json could not.
         """
+        kept = kept_of(outcome, self.form)
         failure: OSError | StateUnreadable | None = None
         try:
             record.write(outcome)
@@ -141,12 +147,11 @@ class StateFile:
             failure = error
         try:
             with self.locked(timeout_seconds) as held:
-                held.write({**held.require().document, **outcome})
-        except (OSError, StateUnreadable) as error:
+                return _add(held, outcome, kept)
+        except (OSError, StateUnreadable, TooLong) as error:
             if failure is not None:
                 raise failure from error
             return False
-        return True
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
@@ -169,7 +174,7 @@ class StateFile:
         document, fault = self._document_in(dir_fd)
         with self._told(RECORD_NAME):
             record = outcome_in(read_all(RECORD_NAME, dir_fd, RECORD_BYTES), self.form)
-        begun = record.condition in (Condition.TORN, Condition.WHOLE)
+        begun = record.condition not in (Condition.ABSENT, Condition.EMPTY)
         if document is None and fault is None and begun:
             document, fault = self._document_in(dir_fd)  # made, and ended, since we looked
             if document is None and fault is None:
@@ -195,6 +200,17 @@ class StateFile:
 
     def _unreadable(self, name: str, fault: BadDocument, outcome: Mapping[str, Any] | None) -> StateUnreadable:
         return unreadable(str(self.directory / name), fault, outcome)
+
+
+def _add(held: HeldState, outcome: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
+    """Put the outcome into state.json, or at least what was kept of it; whether it is all there."""
+    document = held.require().document
+    try:
+        held.write({**document, **outcome})
+    except TooLong:
+        held.write({**document, **kept})
+        return False
+    return True
 
 
 class HeldState:

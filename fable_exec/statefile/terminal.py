@@ -13,7 +13,7 @@ from fable_exec import _sys
 from fable_exec.errors import Conflict
 from fable_exec.statefile.documents import BadDocument, Form, unreadable
 from fable_exec.statefile.opening import close, open_private, read_from_start, write_from_start
-from fable_exec.statefile.records import RECORD_BYTES, Condition, Record, decode_record, encode_record
+from fable_exec.statefile.records import RECORD_BYTES, Condition, Record, decode_record, encode_record, room_for
 
 __all__ = ["TerminalRecord", "open_terminal_record", "outcome_in"]
 
@@ -35,29 +35,35 @@ class TerminalRecord:
 
     def read(self) -> Record:
         """What is recorded. Raises StateUnreadable for the record of something else, OSError."""
-        try:
-            return decode_record(read_from_start(self._fd, RECORD_BYTES), self._form)
-        except BadDocument as fault:
-            raise unreadable(str(self._path), fault) from None
+        return self._decoded(read_from_start(self._fd, RECORD_BYTES))
 
     def write(self, outcome: Mapping[str, Any]) -> None:
         """Record how it ended, durably and once; the same again does nothing.
 
+        Of one that is longer than MAX_OUTCOME_BYTES the longest members are left out, and the condition is ABRIDGED.
+
         Raises:
-            ValueError: `outcome` is no JSON or too large (MAX_OUTCOME_BYTES); nothing was written.
+            ValueError: `outcome` is no JSON, or says anew what the form says; nothing was written.
             Conflict: another outcome is recorded already, and stays.
             StateUnreadable: the record is of something else.
             OSError: it may not be on the disk, or not be whole; a torn record reads as one that was never written.
         """
         block = encode_record(outcome, self._form)
-        recorded = self.read()
-        if recorded.condition is Condition.WHOLE and encode_record(recorded.outcome or {}, self._form) != block:
+        raw = read_from_start(self._fd, RECORD_BYTES)
+        is_recorded = self._decoded(raw).outcome is not None
+        if is_recorded and raw.rstrip(b"\0") != block.rstrip(b"\0"):
             raise Conflict("another outcome of this execution is recorded already; the first one is final", reason="final")
         if os.fstat(self._fd).st_nlink == 0:
             raise FileNotFoundError(errno.ENOENT, "the terminal record was removed")
-        if recorded.condition is not Condition.WHOLE:
+        if not is_recorded:
             write_from_start(self._fd, block)
         _sys.sync_data(self._fd)
+
+    def _decoded(self, raw: bytes) -> Record:
+        try:
+            return decode_record(raw, self._form)
+        except BadDocument as fault:
+            raise unreadable(str(self._path), fault) from None
 
     def close(self) -> None:
         """Give the descriptor back; more calls do nothing."""
@@ -76,9 +82,11 @@ def open_terminal_record(path: Path, form: Form, dir_fd: int) -> TerminalRecord:
     """The record of that name in the directory, made if need be, with its space certain and the certainty on the disk.
 
     Raises:
+        ValueError: `form` is so long that an end would not fit into the record.
         BadDocument: something else has that name.
         OSError: there is no space (ENOSPC, EDQUOT), or the kernel's other answer.
     """
+    room_for(form)
     fd = open_private(path.name, os.O_RDWR | os.O_CREAT, dir_fd)
     try:
         if not _is_certain(os.fstat(fd)):

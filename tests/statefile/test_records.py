@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,13 +88,15 @@ def test_a_newer_form_of_the_block_is_newer_and_not_torn() -> None:
 @pytest.mark.parametrize(
     ("outcome", "words"),
     [
-        ({"note": "x" * MAX_OUTCOME_BYTES}, "does not fit"),
+        ({"note": Path("x")}, "not JSON serializable"),
+        ({"note": {1: 2}}, "the name 1 is no text"),
+        ({1: 2, "note": 3}, "the name 1 is no text"),
         ({"note": float("inf")}, "Out of range float"),
         ({"schema_version": 1}, "does not say again"),
         ({"execution_id": FORM.identity["execution_id"]}, "does not say again"),
-        ({"note": [[]] * 5000}, "holds more than"),
+        ({"note": json.loads("[" * 63 + "]" * 63)}, "more than 64 levels"),
     ],
-    ids=range(5),
+    ids=range(7),
 )
 def test_an_outcome_that_could_not_be_read_again_is_refused(outcome: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
@@ -103,5 +107,32 @@ def test_the_longest_outcome_fits() -> None:
     length = MAX_OUTCOME_BYTES - len(encode_record({"n": ""}, FORM).rstrip(b"\0").split(b"\n", 1)[1])
     outcome = {"n": "x" * length}
     assert decode_record(encode_record(outcome, FORM), FORM) == Record(Condition.WHOLE, outcome)
-    with pytest.raises(ValueError, match="does not fit"):
-        encode_record({"n": "x" * (length + 1)}, FORM)
+    longer = encode_record({**OUTCOME, "n": "x" * (length + 1)}, FORM)
+    assert decode_record(longer, FORM) == Record(Condition.ABRIDGED, OUTCOME)
+
+
+@pytest.mark.fuzz
+@given(
+    st.dictionaries(st.text(max_size=9), st.text(max_size=40) | st.text(alphabet="xé", min_size=3000, max_size=9000), max_size=30)
+)
+def test_no_outcome_is_too_long_and_the_shortest_members_are_kept(members: dict[str, str]) -> None:
+    outcome = {**members, **OUTCOME}
+    block = encode_record(outcome, FORM)
+    record = decode_record(block, FORM)
+    assert len(block) == RECORD_BYTES and record.outcome is not None
+    assert record.outcome.items() >= OUTCOME.items() and record.outcome.items() <= outcome.items()
+    assert (record.condition is Condition.WHOLE) == (record.outcome == outcome)
+    left_out = [len(json.dumps({name: value})) for name, value in outcome.items() if name not in record.outcome]
+    assert not left_out or min(left_out) >= max(len(json.dumps({name: value})) for name, value in record.outcome.items())
+
+
+def test_two_outcomes_that_differ_in_what_was_left_out_have_two_records() -> None:
+    blocks = {encode_record({**OUTCOME, "n": letter * MAX_OUTCOME_BYTES}, FORM) for letter in "xy"}
+    assert len(blocks) == 2
+    assert [decode_record(block, FORM) for block in blocks] == [Record(Condition.ABRIDGED, OUTCOME)] * 2
+
+
+def test_a_very_long_outcome_of_many_members_keeps_as_many_as_there_is_room_for() -> None:
+    outcome = {f"{number:05}": number for number in range(20_000)}
+    record = decode_record(encode_record(outcome, FORM), FORM)
+    assert record.outcome is not None and len(record.outcome) > 900

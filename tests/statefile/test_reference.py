@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fable_exec import statefile
-from fable_exec.statefile import MAX_DOCUMENT_BYTES, MAX_OUTCOME_BYTES, RECORD_BYTES, Unreadable
+from fable_exec.statefile import MAX_DOCUMENT_BYTES, MAX_OUTCOME_BYTES, RECORD_BYTES, Condition, Unreadable
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGE = (REFERENCE / "state-files.md").read_text()
@@ -21,6 +21,7 @@ def test_the_page_lists_every_reason_and_file_and_the_sizes() -> None:
         statefile.STATE_NAME, statefile.LOCK_NAME, statefile.RECORD_NAME,
     }  # fmt: skip
     assert f"{RECORD_BYTES:,}".replace(",", " ") in PAGE and f"{MAX_OUTCOME_BYTES:,}".replace(",", " ") in PAGE
+    assert {word for word in Condition.__members__ if word.lower() in PAGE} == set(Condition.__members__)
     assert MAX_DOCUMENT_BYTES == 1 << 20 and "at most 1 MiB" in PAGE
 
 

@@ -13,6 +13,7 @@ import pytest
 from fable_exec.errors import Conflict, StateUnreadable
 from fable_exec.statefile import (
     LOCK_NAME,
+    MAX_DOCUMENT_BYTES,
     MAX_OUTCOME_BYTES,
     RECORD_BYTES,
     RECORD_NAME,
@@ -137,7 +138,16 @@ def test_the_directory_is_the_one_that_was_named_wherever_the_process_goes(
 
 
 @pytest.mark.parametrize(
-    "document", [{}, {**OLD, "schema_version": 2}, {**OLD, "note": float("nan")}, {**OLD, "execution_id": "x"}]
+    "document",
+    [
+        {},
+        {**OLD, "schema_version": 2},
+        {**OLD, "note": float("nan")},
+        {**OLD, "execution_id": "x"},
+        {**OLD, "note": Path("x")},
+        {**OLD, "note": {1: 2}},
+        {**OLD, 1: 2},
+    ],
 )
 def test_what_could_not_be_read_again_is_refused_and_changes_nothing(tmp_path: Path, document: dict[str, Any]) -> None:
     state = state_in(tmp_path, OLD)
@@ -257,7 +267,61 @@ def test_an_outcome_is_recorded_once_and_is_final(tmp_path: Path) -> None:
     assert before == ((state.directory / RECORD_NAME).read_bytes(), (state.directory / STATE_NAME).read_bytes())
 
 
-@pytest.mark.parametrize("outcome", [{"note": "x" * MAX_OUTCOME_BYTES}, {"note": float("nan")}, {"execution_id": "y"}])
+MANY = {**OUTCOME, "descendants": {"remaining_pids": [10**6 + number for number in range(3000)]}}
+
+
+def test_an_outcome_that_is_too_long_for_the_record_is_in_the_state_and_its_end_in_both(tmp_path: Path) -> None:
+    state = state_in(tmp_path, OLD)
+    with state.terminal_record() as record:
+        record.write(MANY)
+        assert state.read() == Reading(ENDED, Source.TERMINAL_RECORD, Condition.ABRIDGED)
+        assert state.conclude(record, MANY)
+        assert state.conclude(record, MANY), "the same again is no conflict"
+        assert state.read() == Reading({**OLD, **MANY}, Source.STATE_FILE, Condition.ABRIDGED)
+        for other in (OUTCOME, {**MANY, "descendants": {"remaining_pids": list(range(8000))}}, {**MANY, "returncode": 1}):
+            with pytest.raises(Conflict, match="the first one is final"):
+                record.write(other)
+    with state.locked() as held, pytest.raises(Conflict, match="final: returncode"):
+        held.write({**OLD, **MANY, "returncode": 1})
+
+
+@pytest.mark.parametrize(
+    ("note", "outcome", "told"),
+    [
+        ("x" * (MAX_DOCUMENT_BYTES - 20_000), {**OUTCOME, "list": "y" * 30_000}, OUTCOME),
+        ("x", {**OUTCOME, "list": "y" * MAX_DOCUMENT_BYTES}, OUTCOME),
+    ],
+)
+def test_an_outcome_that_is_too_long_for_the_state_too_is_concluded_without_its_longest_members(
+    tmp_path: Path, note: str, outcome: dict[str, Any], told: dict[str, Any]
+) -> None:
+    document = {**OLD, "note": note}
+    state = state_in(tmp_path, document)
+    with state.terminal_record() as record:
+        assert not state.conclude(record, outcome)
+    assert state.read() == Reading({**document, **told}, Source.STATE_FILE, Condition.ABRIDGED)
+
+
+def test_a_state_without_any_room_left_is_ended_by_the_record(tmp_path: Path) -> None:
+    room = MAX_DOCUMENT_BYTES - len(encode_document({**OLD, "note": ""}, FORM))
+    document = {**OLD, "note": "x" * room}
+    state = state_in(tmp_path, document)
+    with state.terminal_record() as record:
+        assert not state.conclude(record, OUTCOME)
+        assert state.read() == Reading({**document, **OUTCOME}, Source.TERMINAL_RECORD, Condition.WHOLE)
+        (state.directory / RECORD_NAME).unlink()
+        with pytest.raises(FileNotFoundError, match="terminal record"):
+            state.conclude(record, OUTCOME)
+
+
+def test_a_form_that_leaves_no_room_for_an_end_is_refused_before_the_start(tmp_path: Path) -> None:
+    state = StateFile(directory_in(tmp_path), Form(1, {"execution_id": "x" * (MAX_OUTCOME_BYTES - 200)}))
+    with pytest.raises(ValueError, match="too long for a terminal record"):
+        state.terminal_record()
+    assert os.listdir(state.directory) == []
+
+
+@pytest.mark.parametrize("outcome", [{"note": float("nan")}, {"note": Path("x")}, {"note": {1: 2}}, {"execution_id": "y"}])
 def test_an_outcome_that_cannot_be_recorded_is_refused_before_anything_is_written(
     tmp_path: Path, outcome: dict[str, Any]
 ) -> None:
