@@ -60,7 +60,10 @@ def sync_data(fd: int) -> None:
 
 
 def reserve_space(fd: int, size_bytes: int) -> None:
-    """Make the file `size_bytes` long, of zeros, such that writing within them cannot fail for want of space."""
+    """Make the file `size_bytes` long at least, such that writing within them cannot fail for want of space.
+
+    What the file has stays; what is added reads as zeros.
+    """
     call = getattr(os, "posix_fallocate", None)
     if call is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))

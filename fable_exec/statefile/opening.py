@@ -10,7 +10,7 @@ from fable_exec import _sys
 from fable_exec.privatefiles import directory_fault_of, fault_of
 from fable_exec.statefile.documents import BadDocument, Unreadable
 
-__all__ = ["MODE", "NEW_FLAGS", "close", "open_directory", "open_private", "read_all", "read_from_start", "write_from_start"]
+__all__ = ["MODE", "NEW_FLAGS", "close", "open_directory", "open_private", "read_all", "read_from_start", "write_at"]
 
 MODE = 0o600
 NEW_FLAGS = 0 if sys.platform == "win32" else os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK  # a FIFO must not block
@@ -111,11 +111,11 @@ def read_from_start(fd: int, at_most: int) -> bytes:
     return b"".join(pieces)
 
 
-def write_from_start(fd: int, data: bytes) -> None:
-    """All of `data` from the start of the file, however little the kernel takes at a time."""
+def write_at(fd: int, data: bytes, offset: int = 0) -> None:
+    """All of `data` from `offset` bytes after the start of the file, however little the kernel takes at a time."""
     done = 0
     while done < len(data):
-        taken = os.pwrite(fd, data[done:], done)
+        taken = os.pwrite(fd, data[done:], offset + done)
         if not taken:
             raise OSError(errno.EIO, "the file takes no more bytes")
         done += taken

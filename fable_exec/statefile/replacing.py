@@ -11,7 +11,7 @@ import os
 import re
 
 from fable_exec import _sys
-from fable_exec.statefile.opening import MODE, NEW_FLAGS, close, write_from_start
+from fable_exec.statefile.opening import MODE, NEW_FLAGS, close, write_at
 
 __all__ = ["move_aside", "replace"]
 
@@ -31,7 +31,7 @@ def replace(name: str, data: bytes, dir_fd: int) -> None:
     try:
         try:
             os.fchmod(fd, MODE)
-            write_from_start(fd, data)
+            write_at(fd, data)
             _sys.sync_file(fd)
         finally:
             close(fd)

@@ -12,7 +12,7 @@ from typing import Any
 from fable_exec import _sys
 from fable_exec.errors import Conflict
 from fable_exec.statefile.documents import BadDocument, Form, unreadable
-from fable_exec.statefile.opening import close, open_private, read_from_start, write_from_start
+from fable_exec.statefile.opening import close, open_private, read_from_start, write_at
 from fable_exec.statefile.records import RECORD_BYTES, Condition, Record, decode_record, encode_record, room_for
 
 __all__ = ["TerminalRecord", "open_terminal_record", "outcome_in"]
@@ -56,7 +56,7 @@ class TerminalRecord:
         if os.fstat(self._fd).st_nlink == 0:
             raise FileNotFoundError(errno.ENOENT, "the terminal record was removed")
         if not is_recorded:
-            write_from_start(self._fd, block)
+            write_at(self._fd, block)
         _sys.sync_data(self._fd)
 
     def _decoded(self, raw: bytes) -> Record:
@@ -115,5 +115,5 @@ def _reserve(fd: int) -> None:
     except OSError as error:
         if error.errno not in _CANNOT_PROMISE:
             raise
-        if os.fstat(fd).st_size < RECORD_BYTES:
-            write_from_start(fd, bytes(RECORD_BYTES))
+        end = os.fstat(fd).st_size  # what stands before it may be a record
+        write_at(fd, bytes(max(RECORD_BYTES - end, 0)), end)

@@ -201,10 +201,12 @@ def test_without_a_promise_of_the_kernel_zeros_take_the_space(tmp_path: Path, mo
         assert (state.directory / RECORD_NAME).stat().st_blocks * 512 >= RECORD_BYTES
         assert state.conclude(record, OUTCOME)
     block = (state.directory / RECORD_NAME).read_bytes()
-    os.truncate(state.directory / RECORD_NAME, RECORD_BYTES * 4)
-    with state.terminal_record() as record:
-        assert record.read().outcome == OUTCOME
-    assert (state.directory / RECORD_NAME).read_bytes()[:RECORD_BYTES] == block
+    for length in (len(block.rstrip(b"\0")), 4096, RECORD_BYTES - 1, RECORD_BYTES * 4):
+        os.truncate(state.directory / RECORD_NAME, length)
+        assert state.read() == Reading(ENDED, Source.STATE_FILE, Condition.WHOLE)
+        with state.terminal_record() as record:
+            assert record.read().outcome == OUTCOME
+        assert (state.directory / RECORD_NAME).read_bytes()[:RECORD_BYTES] == block
 
 
 def test_an_outcome_is_concluded_in_both_files(tmp_path: Path) -> None:
