@@ -35,7 +35,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def test_a_policy_that_means_nothing_here_is_the_same_error_as_in_process(kind: str, workspace: Path) -> None:
-    with pytest.raises(PolicyError, match="none could be found"):
+    with pytest.raises(PolicyError, match="none of no-such-program could be found"):
         with opened(kind, policy_for(workspace, allowed_executables=("no-such-program",))) as door:
             door.probe()
 
