@@ -82,7 +82,10 @@ class MemoryLimited:
 
 @attrs.frozen
 class SignalSent:
-    """The signal of the last TERMINATE or KILL was delivered to a leader that had not ended by itself."""
+    """The signal of the last TERMINATE or KILL was delivered to a leader that had not ended by itself.
+
+    One look at the world can find a stop and an end; so this may be told after the LeaderExited that it led to.
+    """
 
     kill: bool = False
 

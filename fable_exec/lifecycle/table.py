@@ -96,28 +96,34 @@ TRANSITIONS: Mapping[tuple[Phase | None, type[Event]], Row] = MappingProxyType(
         (Phase.RUNNING, KeeperLost): _CONCLUDE,
         (Phase.RUNNING, HostRebooted): _CONCLUDE,
         (Phase.ENDING, SignalSent): Row(Phase.ENDING),
+        (Phase.ENDING, OutputLimited): Row(Phase.ENDING),
+        (Phase.ENDING, MemoryLimited): Row(Phase.ENDING),
         (Phase.ENDING, WaitElapsed): Row(Phase.KILLING, (Action.KILL, Action.BEGIN_KILL_WAIT)),
         (Phase.ENDING, LeaderExited): _RECONCILE,
         (Phase.ENDING, LaunchFailed): _NEVER_RAN,
         (Phase.KILLING, SignalSent): Row(Phase.KILLING),
+        (Phase.KILLING, OutputLimited): Row(Phase.KILLING),
+        (Phase.KILLING, MemoryLimited): Row(Phase.KILLING),
         (Phase.KILLING, WaitElapsed): _RECONCILE,
         (Phase.KILLING, LeaderExited): _RECONCILE,
         (Phase.KILLING, LaunchFailed): _NEVER_RAN,
         (Phase.RECONCILING, LeaderExited): Row(Phase.RECONCILING),
+        (Phase.RECONCILING, SignalSent): Row(Phase.RECONCILING),
         (Phase.RECONCILING, OutputLimited): Row(Phase.RECONCILING),
         (Phase.RECONCILING, MemoryLimited): Row(Phase.RECONCILING),
         (Phase.RECONCILING, DescendantsReconciled): Row(Phase.JUDGING, (Action.JUDGE,)),
         (Phase.RECONCILING, LaunchFailed): _NEVER_RAN,
         (Phase.JUDGING, Judged): _CONCLUDE,
+        (Phase.JUDGING, LaunchFailed): _CONCLUDE,
     }
 )
 """Every transition there is. What is neither here nor in IGNORED cannot happen, and `step` says so."""
 
 IGNORED: Mapping[Phase, frozenset[type[Event]]] = MappingProxyType(
     {
-        # What already ends the job is what ended it; a second cause changes nothing.
-        Phase.ENDING: frozenset({StopRequested, DeadlinePassed, OutputLimited, MemoryLimited}),
-        Phase.KILLING: frozenset({StopRequested, DeadlinePassed, OutputLimited, MemoryLimited}),
+        # What already ends the job is what ends it; a limit alone may have ended it before that could.
+        Phase.ENDING: frozenset({StopRequested, DeadlinePassed}),
+        Phase.KILLING: frozenset({StopRequested, DeadlinePassed}),
         # The leader is gone: nothing that comes now ended it, save a limit that is noticed late.
         Phase.RECONCILING: frozenset({StopRequested, DeadlinePassed, WaitElapsed}),
         Phase.JUDGING: frozenset({StopRequested, DeadlinePassed, WaitElapsed, OutputLimited, MemoryLimited, LeaderExited}),
@@ -172,12 +178,12 @@ def _noted(before: Progress, event: Event) -> Facts:
         case Accepted():
             return attrs.evolve(facts, policy_failure_codes=event.policy_failure_codes)
         case LaunchFailed():
-            return attrs.evolve(facts, launch_error=event.error)
+            return attrs.evolve(facts, launch_error=event.error, returncode=None)  # a status was that of our own code
         case StopRequested() if before.phase is Phase.ACCEPTED:
             return attrs.evolve(facts, launch_error=STOPPED_BEFORE_START)
-        case OutputLimited() if before.ending_for is None:
+        case OutputLimited() if _may_have_ended_it(before):
             return attrs.evolve(facts, output_limited=True)
-        case MemoryLimited() if before.ending_for is None:
+        case MemoryLimited() if _may_have_ended_it(before):
             return attrs.evolve(facts, memory_limited=True)
         case SignalSent():
             return _signalled(before, event)
@@ -192,6 +198,11 @@ def _noted(before: Progress, event: Event) -> Facts:
         case HostRebooted():
             return attrs.evolve(facts, host_rebooted=True)
     return facts
+
+
+def _may_have_ended_it(before: Progress) -> bool:
+    """Whether a limit that is noticed now may be the cause: no signal of ours was, and no other limit is."""
+    return not before.facts.signal_sent and not isinstance(before.ending_for, OutputLimited | MemoryLimited)
 
 
 def _signalled(before: Progress, event: SignalSent) -> Facts:

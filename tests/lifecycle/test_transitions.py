@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
 from typing import Any
 
@@ -24,6 +23,9 @@ UNPROVED = lc.DescendantsReconciled(quiescent=False)
 STOP, TERM, KILL, WAIT = lc.StopRequested(), lc.SignalSent(), lc.SignalSent(kill=True), lc.WaitElapsed()
 HARD = lc.DeadlinePassed(Deadline.HARD)
 YES, NO = lc.Judged(holds=True), lc.Judged(holds=False)
+
+MEMORY, OUTPUT = lc.MemoryLimited(), lc.OutputLimited()
+KILLED, TERMED = lc.LeaderExited(-9), lc.LeaderExited(-15)
 
 WALKS: list[tuple[str, list[lc.Event], str]] = [
     ("the usual one", [*BEGUN, lc.LeaderExited(0), ALONE, YES], "completed"),
@@ -64,9 +66,20 @@ WALKS: list[tuple[str, list[lc.Event], str]] = [
         [*BEGUN, lc.MemoryLimited(), TERM, lc.OutputLimited(), lc.LeaderExited(-15), lc.OutputLimited(), ALONE, NO],
         "memory_limited",
     ),
+    ("a stop that finds it killed for its memory", [*BEGUN, STOP, KILLED, MEMORY, ALONE, NO], "memory_limited"),
+    ("the same, noticed before its end", [*BEGUN, STOP, MEMORY, KILLED, ALONE, NO], "memory_limited"),
+    ("the same, when the grace is over", [*BEGUN, STOP, WAIT, MEMORY, KILLED, ALONE, NO], "memory_limited"),
+    ("a deadline, and output seen first", [*BEGUN, HARD, OUTPUT, lc.LeaderExited(0), ALONE, NO], "output_limited"),
+    ("late output of one whose grace is over", [*BEGUN, STOP, WAIT, OUTPUT, lc.LeaderExited(0), ALONE, NO], "output_limited"),
+    ("too much memory, and output before the signal", [*BEGUN, MEMORY, OUTPUT, TERM, TERMED, ALONE, NO], "memory_limited"),
+    ("memory after the signal of a stop", [*BEGUN, STOP, TERM, MEMORY, TERMED, MEMORY, ALONE, NO], "stopped"),
+    ("a stop and the end of one poll", [*BEGUN, STOP, TERMED, TERM, ALONE, NO], "stopped"),
+    ("the same with what it had started", [*BEGUN, STOP, TERMED, TERM, LEFT_SOME, NO], "stopped"),
+    ("a kill and the end of one poll", [*BEGUN, HARD, WAIT, KILLED, KILL, ALONE, NO], "timed_out"),
     ("no process could be made", [lc.Accepted(), lc.LaunchFailed("fork failed with EAGAIN")], "launch_failed"),
     ("exec failed behind the gate", [*BEGUN, lc.LaunchFailed("exec failed with ENOENT")], "launch_failed"),
     ("exec failed, seen after exit", [*BEGUN, lc.LeaderExited(127), lc.LaunchFailed("exec failed with ENOENT")], "launch_failed"),
+    ("exec failed, seen when all was over", [*BEGUN, lc.LeaderExited(127), ALONE, lc.LaunchFailed("ENOENT")], "launch_failed"),
     ("exec failed under a stop", [*BEGUN, STOP, TERM, lc.LaunchFailed("exec failed with ENOENT")], "launch_failed"),
     ("a stop before the start", [lc.Accepted(), STOP], "launch_failed"),
 ]  # fmt: skip
@@ -87,6 +100,8 @@ def test_a_walk_ends_once_with_its_reason(events: list[lc.Event], word: str) -> 
     assert progress.phase is Phase.EXITED
     assert terminal_reason(progress.facts).value == word
     assert done.count(Action.RECORD_OUTCOME) == 1 and done[-1] is Action.RECORD_OUTCOME
+    if word == "launch_failed":
+        assert (progress.facts.returncode, progress.facts.exit_code, progress.facts.signal) == (None, None, None)
 
 
 def test_the_walks_take_every_transition() -> None:
@@ -177,12 +192,26 @@ def test_the_record_comes_before_what_it_is_the_record_of() -> None:
         assert Action.RECORD_OUTCOME not in row.actions[:-1]
 
 
-def test_every_pair_is_a_transition_ignored_or_impossible() -> None:
-    for phase, kind in itertools.product((None, *Phase), lc.EVENTS):
-        in_table = (phase, kind) in lc.TRANSITIONS
-        ignored = phase is not None and kind in lc.IGNORED.get(phase, ())
-        assert not (in_table and ignored)
-    assert {kind for kinds in lc.IGNORED.values() for kind in kinds} <= set(lc.EVENTS)
+ALL = {event.__name__ for event in lc.EVENTS}
+IMPOSSIBLE: dict[Phase | None, set[str]] = {
+    None: ALL - {"Accepted"},
+    Phase.ACCEPTED: {"Accepted", "DeadlinePassed", "OutputLimited", "MemoryLimited", "SignalSent", "WaitElapsed", "LeaderExited",
+                     "DescendantsReconciled", "Judged"},
+    Phase.RUNNING: {"Accepted", "Started", "SignalSent", "WaitElapsed", "DescendantsReconciled", "Judged"},
+    Phase.ENDING: {"Accepted", "Started", "DescendantsReconciled", "Judged", "KeeperLost", "HostRebooted"},
+    Phase.KILLING: {"Accepted", "Started", "DescendantsReconciled", "Judged", "KeeperLost", "HostRebooted"},
+    Phase.RECONCILING: {"Accepted", "Started", "Judged", "KeeperLost", "HostRebooted"},
+    Phase.JUDGING: {"Accepted", "Started", "SignalSent", "DescendantsReconciled", "KeeperLost", "HostRebooted"},
+    Phase.EXITED: set(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("phase", [None, *Phase])
+def test_every_pair_is_a_transition_ignored_or_impossible(phase: Phase | None) -> None:
+    in_table = {kind.__name__ for source, kind in lc.TRANSITIONS if source is phase}
+    ignored = {kind.__name__ for kind in lc.IGNORED.get(phase, ())} if phase else set()
+    assert not in_table & ignored
+    assert ALL - in_table - ignored == IMPOSSIBLE[phase]
 
 
 @pytest.mark.parametrize(
@@ -250,4 +279,6 @@ def check_account(facts: Facts, happened: list[lc.Event]) -> None:
     if facts.descendants_quiescent:
         assert any(isinstance(event, lc.DescendantsReconciled) and event.quiescent for event in happened)
     assert facts.kill_sent <= facts.signal_sent <= (lc.SignalSent in kinds)
+    assert facts.memory_limited <= (lc.MemoryLimited in kinds) and facts.output_limited <= (lc.OutputLimited in kinds)
+    assert facts.launch_error is None or facts.returncode is None
     assert facts.returncode is None or lc.LeaderExited(facts.returncode) in happened
