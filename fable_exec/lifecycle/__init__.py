@@ -26,7 +26,7 @@ from fable_exec.lifecycle.events import (
     StopRequested,
     WaitElapsed,
 )
-from fable_exec.lifecycle.health import Health, Liveness, health
+from fable_exec.lifecycle.health import Health, Liveness, health, health_by_looking
 from fable_exec.lifecycle.reasons import (
     RULES,
     ExitCodeVerdict,
@@ -75,6 +75,7 @@ __all__ = [
     "WaitElapsed",
     "asks_for_verdict",
     "health",
+    "health_by_looking",
     "judged",
     "step",
     "terminal_reason",

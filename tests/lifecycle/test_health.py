@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
-from fable_exec.lifecycle import Health, Liveness, State, health
+from fable_exec.lifecycle import Health, Liveness, State, health, health_by_looking
 
 ALIVE, DEAD, UNKNOWN = Liveness
 ROWS = [
@@ -49,33 +49,76 @@ def worlds() -> list[World]:
     return [now, *(now := now | change for change in LIFE)]
 
 
-def readings(looks: tuple[str, ...], first: int = 0) -> Iterator[tuple[object, ...]]:
-    """What a reader can have seen: each look falls into any moment that is not before the look before it."""
-    if not looks:
-        yield ()
-        return
-    for moment in range(first, len(LIFE) + 1):
-        for rest in readings(looks[1:], moment):
-            yield worlds()[moment][looks[0]], *rest
+class NotYet(Exception):
+    """There is no state to read, or the next look falls into no moment that was chosen yet."""
 
 
-def fared(looks: tuple[str, ...]) -> set[Health]:
-    """Every health that a reader of a healthy execution can come to who starts again when the state has changed meanwhile."""
-    found = set()
-    for seen in readings(looks):
-        states = {value for look, value in zip(looks, seen, strict=True) if look == "state"}
-        start_lock, life_lock, job = (seen[looks.index(name)] for name in ("start_lock", "life_lock", "job"))
-        state = states.pop()
-        if not states and isinstance(state, State) and isinstance(job, Liveness):
-            found.add(health(state, ALIVE if start_lock or life_lock else DEAD, job))
-    return found
+class Reader:
+    """Looks that fall into the given moments of a healthy life, one after the other."""
+
+    def __init__(self, moments: tuple[int, ...], locks: tuple[str, str]) -> None:
+        self.moments, self.locks, self.looks = list(moments), locks, 0
+
+    def look(self, name: str) -> object:
+        self.looks += 1
+        if self.looks > len(self.moments):
+            raise NotYet
+        return WORLDS[self.moments[self.looks - 1]][name]
+
+    def state(self) -> State:
+        found = self.look("state")
+        if not isinstance(found, State):
+            raise FileNotFoundError("there is no execution yet")
+        return found
+
+    def keeper(self) -> Liveness:
+        held = [self.look(name) for name in self.locks]
+        return ALIVE if any(held) else DEAD
+
+    def job(self) -> Liveness:
+        found = self.look("job")
+        assert isinstance(found, Liveness)
+        return found
 
 
-def test_a_healthy_execution_never_looks_lost_between_two_writes() -> None:
-    for first, second in (("start_lock", "life_lock"), ("life_lock", "start_lock")):
-        assert fared(("state", first, second, "job", "state")) == {Health.STARTING, Health.RUNNING, Health.EXITED}
+WORLDS = worlds()
+LOCKS = [("start_lock", "life_lock"), ("life_lock", "start_lock")]
 
 
-@pytest.mark.parametrize("looks", [("state", "start_lock", "life_lock", "job"), ("start_lock", "life_lock", "job", "state")])
-def test_one_look_at_the_state_is_not_enough(looks: tuple[str, ...]) -> None:
-    assert Health.LOST in fared(looks)
+def fared(fares: Callable[[Reader], Health], locks: tuple[str, str], moments: tuple[int, ...] = ()) -> set[Health]:
+    """Every health that a reader can come to whose looks fall into these moments and then into any, each not before the last."""
+    try:
+        return {fares(Reader(moments, locks))}
+    except FileNotFoundError:
+        return set()
+    except NotYet:
+        first = moments[-1] if moments else 0
+        more = (fared(fares, locks, (*moments, moment)) for moment in range(first, len(WORLDS)))
+        return set().union(*more)
+
+
+@pytest.mark.parametrize("locks", LOCKS)
+def test_a_healthy_execution_never_looks_lost_between_two_writes(locks: tuple[str, str]) -> None:
+    seen = fared(lambda reader: health_by_looking(reader.state, reader.keeper, reader.job), locks)
+    assert seen == {Health.STARTING, Health.RUNNING, Health.EXITED}
+
+
+@pytest.mark.parametrize("locks", LOCKS)
+def test_one_look_at_the_state_is_not_enough(locks: tuple[str, str]) -> None:
+    def before(reader: Reader) -> Health:
+        return health(reader.state(), reader.keeper(), reader.job())
+
+    def after(reader: Reader) -> Health:
+        keeper, job = reader.keeper(), reader.job()
+        return health(reader.state(), keeper, job)
+
+    assert Health.LOST in fared(before, locks) & fared(after, locks)
+
+
+def test_a_state_that_stays_is_looked_at_twice_and_what_a_look_raises_comes_through() -> None:
+    running = next(moment for moment, world in enumerate(WORLDS) if world["state"] is State.RUNNING)
+    reader = Reader((running,) * 5, LOCKS[0])
+    assert health_by_looking(reader.state, reader.keeper, reader.job) is Health.RUNNING
+    assert reader.looks == 5
+    with pytest.raises(FileNotFoundError):
+        health_by_looking(Reader((0,), LOCKS[0]).state, reader.keeper, reader.job)
