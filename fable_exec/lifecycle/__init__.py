@@ -1,16 +1,14 @@
 """What an execution can be, what can happen to it, what is to be done then, and why it ended: tables without any act.
 
-`step` follows TRANSITIONS, `terminal_reason` the rules, `health` what a reader found. The shells around it are the keeper and
-`recover`; who they are, and how they do an action, is not known here.
+`step` follows TRANSITIONS, `terminal_reason` the rules, `exit_status` the custom of shells, `health` what a reader found. The shells
+around it are the keeper and `recover`; who they are, and how they do an action, is not known here.
 """
 
 from __future__ import annotations
 
 from fable_exec.lifecycle.events import (
     EVENTS,
-    POLICY_FAILURE_CODES,
     Accepted,
-    Deadline,
     DeadlinePassed,
     DescendantsReconciled,
     Event,
@@ -25,16 +23,19 @@ from fable_exec.lifecycle.events import (
     Started,
     StopRequested,
     WaitElapsed,
+    judged,
 )
 from fable_exec.lifecycle.health import Health, Liveness, health, health_by_looking
 from fable_exec.lifecycle.reasons import (
+    POLICY_FAILURE_CODES,
     RULES,
+    Deadline,
     ExitCodeVerdict,
     Facts,
     TerminalReason,
     Verdict,
     asks_for_verdict,
-    judged,
+    exit_status,
     terminal_reason,
 )
 from fable_exec.lifecycle.states import Phase, State
@@ -74,6 +75,7 @@ __all__ = [
     "Verdict",
     "WaitElapsed",
     "asks_for_verdict",
+    "exit_status",
     "health",
     "health_by_looking",
     "judged",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import get_args
 
 import attrs
 
+from fable_exec.lifecycle.reasons import POLICY_FAILURE_CODES, Deadline, Facts, Verdict, asks_for_verdict
+
 __all__ = [
     "EVENTS",
-    "POLICY_FAILURE_CODES",
     "Accepted",
-    "Deadline",
     "DeadlinePassed",
     "DescendantsReconciled",
     "Event",
@@ -26,17 +25,8 @@ __all__ = [
     "Started",
     "StopRequested",
     "WaitElapsed",
+    "judged",
 ]
-
-POLICY_FAILURE_CODES = frozenset({20})
-"""Statuses by which a job says that it worked, and that what it made is not good enough."""
-
-
-class Deadline(Enum):
-    """Which of the two times ran out; the value is the word of the record's field `deadline`."""
-
-    HARD = "hard"
-    IDLE = "idle"
 
 
 @attrs.frozen
@@ -53,9 +43,15 @@ class Started:
 
 @attrs.frozen
 class LaunchFailed:
-    """The job never ran: something failed before the gate opened, or exec(2) failed behind it. `error` names stage and errno."""
+    """The job never ran: something failed before the gate opened, or exec(2) failed behind it.
+
+    Args:
+        error: names stage and errno.
+        exec_errno: why exec(2) failed; None when something else did.
+    """
 
     error: str
+    exec_errno: int | None = None
 
 
 @attrs.frozen
@@ -164,3 +160,8 @@ Event = (
 
 EVENTS: tuple[type[Event], ...] = get_args(Event)
 """Every kind of event."""
+
+
+def judged(facts: Facts, verdict: Verdict) -> Judged:
+    """The event that follows JUDGE: the verdict's answer, or no without asking where no answer could matter."""
+    return Judged(holds=asks_for_verdict(facts) and verdict.holds())

@@ -55,8 +55,8 @@ def health_by_looking(state: Callable[[], State], keeper: Callable[[], Liveness]
     seen between two of its writes would look lost. A state changes twice at most, so this ends.
 
     Args:
-        state, keeper, job: a look at what `health` needs, one each time; the job is the leader that the last state named. What a look
-            raises comes through.
+        state, keeper, job: look at what `health` needs, each time anew; the job is the leader that the last state named. What a
+            look raises comes through.
     """
     before = state()
     while True:

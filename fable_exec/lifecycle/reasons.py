@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
 import attrs
 
-from fable_exec.lifecycle.events import POLICY_FAILURE_CODES, Deadline, Judged
-
 __all__ = [
+    "POLICY_FAILURE_CODES",
     "RULES",
+    "Deadline",
     "ExitCodeVerdict",
     "Facts",
     "TerminalReason",
     "Verdict",
     "asks_for_verdict",
-    "judged",
+    "exit_status",
     "terminal_reason",
 ]
+
+
+POLICY_FAILURE_CODES = frozenset({20})
+"""Statuses by which a job says that it worked, and that what it made is not good enough."""
+
+_FAILED, _NOT_EXECUTABLE, _NOT_STARTED, _SIGNAL_BASE, _HIGHEST = 125, 126, 127, 128, 255
+_NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR)
+_HOST_IS_SHORT = (0, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+class Deadline(Enum):
+    """Which of the two times ran out; the value is the word of the record's field `deadline`."""
+
+    HARD = "hard"
+    IDLE = "idle"
 
 
 class TerminalReason(Enum):
@@ -46,6 +62,7 @@ class Facts:
 
     Args:
         launch_error: why the job never ran, naming stage and errno; None when it ran.
+        exec_errno: the errno of exec(2) when that was why.
         descendants_detected: members outlived a leader that had ended by itself, or outlived everything.
         descendants_quiescent: a proof says that nothing is left.
         descendant_error: why that could not be looked for.
@@ -59,6 +76,7 @@ class Facts:
     """
 
     launch_error: str | None = None
+    exec_errno: int | None = None
     host_rebooted: bool = False
     keeper_lost: bool = False
     descendants_detected: bool = False
@@ -108,6 +126,25 @@ def terminal_reason(facts: Facts) -> TerminalReason:
     return next(reason for reason, applies in RULES if applies(facts))
 
 
+def exit_status(facts: Facts) -> int:
+    """The status that a supervisor in the foreground exits with, whatever the reason is called.
+
+    The job's own, or 128 and the signal that ended it, 255 at most; 127 when it never ran, save that exec(2) failed for another
+    reason than a missing file: 126, or 125 where the host was short of something; 125 also where nobody was told.
+    """
+    if facts.launch_error is not None:
+        return _status_of_launch_failure(facts.exec_errno)
+    if facts.signal is not None:
+        return min(_SIGNAL_BASE + facts.signal, _HIGHEST)
+    return _FAILED if facts.exit_code is None else min(facts.exit_code, _HIGHEST)
+
+
+def _status_of_launch_failure(exec_errno: int | None) -> int:
+    if exec_errno is None or exec_errno in _NO_SUCH_FILE:
+        return _NOT_STARTED
+    return _FAILED if exec_errno in _HOST_IS_SHORT else _NOT_EXECUTABLE
+
+
 class Verdict(Protocol):
     """What tells whether a job that ended by itself with status 0 did what it was for. It may read files; this room does not."""
 
@@ -133,8 +170,3 @@ def asks_for_verdict(facts: Facts) -> bool:
     """Whether the reason depends on the verdict. Elsewhere it is not asked: what strangers may still write to is no evidence."""
     asked, not_asked = (terminal_reason(attrs.evolve(facts, verdict_holds=holds)) for holds in (True, False))
     return asked is not not_asked
-
-
-def judged(facts: Facts, verdict: Verdict) -> Judged:
-    """The event that follows JUDGE: the verdict's answer, or no without asking where no answer could matter."""
-    return Judged(holds=asks_for_verdict(facts) and verdict.holds())

@@ -178,7 +178,9 @@ def _noted(before: Progress, event: Event) -> Facts:
         case Accepted():
             return attrs.evolve(facts, policy_failure_codes=event.policy_failure_codes)
         case LaunchFailed():
-            return attrs.evolve(facts, launch_error=event.error, returncode=None)  # a status was that of our own code
+            return attrs.evolve(
+                facts, launch_error=event.error, exec_errno=event.exec_errno, returncode=None
+            )  # a status was that of our own code
         case StopRequested() if before.phase is Phase.ACCEPTED:
             return attrs.evolve(facts, launch_error=STOPPED_BEFORE_START)
         case OutputLimited() if _may_have_ended_it(before):

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import attrs
 import pytest
 from hypothesis import given
 
+from fable_exec import errors
+from fable_exec.cli.exits import of_run_failure
 from fable_exec.lifecycle import (
     RULES,
     Deadline,
     ExitCodeVerdict,
     Facts,
+    LaunchFailed,
+    Phase,
+    Progress,
     TerminalReason,
     asks_for_verdict,
+    exit_status,
     judged,
+    step,
     terminal_reason,
 )
 from tests.lifecycle.occurrences import FACTS
@@ -139,3 +147,41 @@ def test_by_exit_code_status_0_is_enough(returncode: int | None, word: str) -> N
     event = judged(facts, verdict)
     decided = attrs.evolve(facts, verdict_holds=event.holds, policy_failure_codes=verdict.policy_failure_codes)
     assert terminal_reason(decided).value == word
+
+
+@pytest.mark.parametrize(
+    ("facts", "status"),
+    [
+        ({"returncode": 0}, 0),
+        ({"returncode": 0, "verdict_holds": True}, 0),
+        ({"returncode": 20}, 20),
+        ({"returncode": 255}, 255),
+        ({"returncode": 256}, 255),
+        ({"returncode": -15, "stop_signal_sent": True}, 143),
+        ({"returncode": -64}, 192),
+        ({"returncode": -200}, 255),
+        ({"returncode": 0, "deadline": Deadline.HARD}, 0),
+        ({"keeper_lost": True}, 125),
+        ({"host_rebooted": True}, 125),
+        ({"launch_error": "no descriptors are left (EMFILE)"}, 127),
+        ({"launch_error": "exec failed with ENOENT", "exec_errno": errno.ENOENT}, 127),
+        ({"launch_error": "exec failed with EACCES", "exec_errno": errno.EACCES}, 126),
+        ({"launch_error": "exec failed with ENOEXEC", "exec_errno": errno.ENOEXEC}, 126),
+        ({"launch_error": "exec failed with ENOMEM", "exec_errno": errno.ENOMEM}, 125),
+    ],
+)
+def test_the_status_of_a_supervisor(facts: dict[str, Any], status: int) -> None:
+    assert exit_status(Facts(**facts)) == status
+
+
+@pytest.mark.parametrize("number", errno.errorcode)
+def test_an_exec_that_fails_has_the_status_that_run_gives_it(number: int) -> None:
+    facts, _ = step(Progress(phase=Phase.RUNNING), LaunchFailed("exec failed", exec_errno=number))
+    assert exit_status(facts.facts) == of_run_failure(errors.LaunchFailed.at("exec", number, "/bin/x"))
+
+
+@pytest.mark.fuzz
+@given(FACTS)
+def test_every_combination_of_facts_has_a_status_and_only_status_0_is_0(facts: Facts) -> None:
+    assert 0 <= exit_status(facts) <= 255
+    assert (exit_status(facts) == 0) == (facts.returncode == 0 and facts.launch_error is None)
