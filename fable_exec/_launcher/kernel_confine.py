@@ -18,7 +18,6 @@ from .kernel_fs import openat2
 _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_ADD_RULE = 445
 _LANDLOCK_RESTRICT_SELF = 446
-_PIDFD_GETFD = 438
 _AT_FDCWD = -100
 _CREATE_RULESET_VERSION = 1
 _RULE_PATH_BENEATH = 1
@@ -178,11 +177,6 @@ def open_unobserved(path: str, flags: int, dir_fd: int | None = None) -> int:
         if error.errno != errno.ENOSYS:
             raise
     return os.open(path, flags, dir_fd=dir_fd)  # before Linux 5.6 there is no openat2, and nobody observes either
-
-
-def pidfd_getfd(handle: int, descriptor: int) -> int:
-    """A copy (close-on-exec) of what another process has as `descriptor`; the number is the same on every machine."""
-    return _call(f"pidfd_getfd({descriptor})", _PIDFD_GETFD, handle, descriptor, 0)
 
 
 def machine() -> str:

@@ -10,13 +10,10 @@ import contextlib
 import errno
 import fcntl
 import os
-import socket
 import struct
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from . import kernel_confine
-from .linuxos import pidfd_open
+from . import kernel_confine, kernel_fs
 
 # Flags of seccomp(SECCOMP_SET_MODE_FILTER): hand out a listener (5.0); once taken, a call waits through signals (5.19).
 _NEW_LISTENER = 1 << 3
@@ -108,23 +105,6 @@ def memory_of(pid: int, address: int, size: int) -> bytes:
         os.close(descriptor)
 
 
-@contextlib.contextmanager
-def copied_socket(pid: int, descriptor: int) -> Iterator[socket.socket]:
-    """Another process's socket, to be looked at only (pidfd_getfd(2), Linux 5.6). Raises OSError; ENOTSOCK where it is none."""
-    handle = pidfd_open(process_of(pid))
-    try:
-        copy = kernel_confine.pidfd_getfd(handle, descriptor)
-    finally:
-        os.close(handle)
-    try:
-        ours = socket.socket(fileno=copy)
-    except OSError:
-        os.close(copy)
-        raise
-    with ours:
-        yield ours
-
-
 def process_of(thread: int) -> int:
     """The process that a thread belongs to."""
     with open(f"/proc/{thread}/status", "rb") as lines:
@@ -136,8 +116,8 @@ def listener_errno() -> int:
     allow_all = struct.pack("=HBBI", 0x06, 0, 0, 0x7FFF0000)
     try:
         os.close(set_observed_filter(allow_all))
-        kernel_confine.pidfd_getfd(-1, -1)
+        kernel_fs.openat2(-1, "x", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        # With this call the kernel also lets a call go on, which no flag tells (both 5.6 at the latest).
+        # A kernel with this call (5.6), by which launchers pass their observer, lets a call go on (5.5), which no flag tells.
         return 0 if error.errno == errno.EBADF else error.errno or errno.ENOSYS
     return errno.ENOSYS

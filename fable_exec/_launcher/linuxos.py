@@ -14,6 +14,7 @@ if sys.platform == "linux":
     O_PATH = os.O_PATH
     MSG_CMSG_CLOEXEC = int(socket.MSG_CMSG_CLOEXEC)
     SOCK_CLOEXEC, SOCK_NONBLOCK = socket.SOCK_CLOEXEC, socket.SOCK_NONBLOCK
+    getxattr = os.getxattr
     pidfd_open = os.pidfd_open
     pidfd_send_signal = signal.pidfd_send_signal
 
@@ -55,6 +56,9 @@ else:
 
     def _missing() -> OSError:
         return OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    def getxattr(path: str, attribute: str) -> bytes:
+        raise _missing()
 
     def pidfd_open(pid: int, flags: int = 0) -> int:
         raise _missing()

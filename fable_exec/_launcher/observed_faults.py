@@ -13,12 +13,13 @@ import stat
 from collections.abc import Sequence
 
 from . import kernel_fs
+from .observed_budget import Budget
 from .observed_paths import Attempt, Found, find
 
 _LONGEST_NAME = 255  # NAME_MAX of every file system that commands see
 
 
-def fails_anyway(attempts: Sequence[Attempt], in_sight: Sequence[bool]) -> bool:
+def fails_anyway(attempts: Sequence[Attempt], in_sight: Sequence[bool], budget: Budget) -> bool:
     """Whether the call that consists of `attempts` fails by itself.
 
     Args:
@@ -29,7 +30,7 @@ def fails_anyway(attempts: Sequence[Attempt], in_sight: Sequence[bool]) -> bool:
         return True
     known = [attempt for attempt, seen in zip(attempts, in_sight, strict=True) if seen]
     try:
-        places = [find(attempt) for attempt in known]
+        places = [find(attempt, budget) for attempt in known]
         if any(place is None or not _suits(attempt, place) for attempt, place in zip(known, places, strict=True)):
             return True
         return len(known) == 2 and _cannot_be_paired(known, [place for place in places if place is not None])

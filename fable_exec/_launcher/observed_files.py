@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from .observed_budget import Budget
 from .observed_paths import PRESENT, Attempt, Found, find, is_special
 
 METADATA = frozenset({"chmod", "chown", "utime", "setxattr", "removexattr"})
@@ -43,14 +44,17 @@ class MountedView:
         stand_ins: private directories where the host has others of the same name.
     """
 
-    def __init__(self, workspace: str, writable: bool, pinned: Callable[[str], bool], stand_ins: Iterable[str]) -> None:
+    def __init__(
+        self, workspace: str, writable: bool, pinned: Callable[[str], bool], stand_ins: Iterable[str], budget: Budget
+    ) -> None:
+        self._budget = budget
         self._workspace, self._writable, self._pinned = workspace, writable, pinned
         self._stand_ins = frozenset(stand_ins)
         self._root_device = os.stat("/").st_dev
 
     def refuses(self, attempt: Attempt) -> Refused | None:
-        """What of this view stands in the way. Raises OSError or ValueError when that cannot be told."""
-        found = find(attempt, by_path=attempt.needs in PRESENT or attempt.operation == "rename")
+        """What of this view stands in the way. Raises OSError or ValueError when that cannot be told, OverBudget."""
+        found = find(attempt, self._budget, by_path=attempt.needs in PRESENT or attempt.operation == "rename")
         if found is None:
             return Refused(_outside(attempt), _shown(attempt.path), False) if self._is_out_of_sight(attempt.path) else None
         if not found.path:
@@ -73,6 +77,7 @@ class MountedView:
         """Whether the nearest directory that exists is of the view's own making: below it the host may have anything."""
         path = "/" + path.lstrip("/")
         while path != "/":
+            self._budget.check()
             path = os.path.dirname(path)
             if os.path.isdir(path):
                 return path in self._stand_ins or os.stat(path).st_dev == self._root_device
@@ -92,14 +97,15 @@ class ListedView:
         writable, readable: what the rules list; hidden: what they leave out of that.
     """
 
-    def __init__(self, workspace: str, writable: list[str], readable: list[str], hidden: list[str]) -> None:
+    def __init__(self, workspace: str, writable: list[str], readable: list[str], hidden: list[str], budget: Budget) -> None:
+        self._budget = budget
         self._workspace = workspace
         self._writable, self._readable = [_real(path) for path in writable], [_real(path) for path in readable]
         self._hidden = [_real(path) for path in hidden]
 
     def refuses(self, attempt: Attempt) -> Refused | None:
-        """What of these rules stands in the way. Raises OSError or ValueError when that cannot be told."""
-        found = find(attempt)
+        """What of these rules stands in the way. Raises OSError or ValueError when that cannot be told, OverBudget."""
+        found = find(attempt, self._budget)
         if found is None or not _gets_that_far(attempt, found):
             return None
         listed = self._readable if attempt.reads else self._writable
@@ -138,11 +144,11 @@ def _is_below(path: str, root: str) -> bool:
     return path == root or root == "/" or path.startswith(root + "/")
 
 
-def view_of(plan: dict[str, Any], pinned: Callable[[str], bool]) -> MountedView | ListedView | None:
+def view_of(plan: dict[str, Any], pinned: Callable[[str], bool], budget: Budget) -> MountedView | ListedView | None:
     """The view that the plan gives to commands; None where it leaves files alone."""
     files, workspace = plan["observer"]["files"], plan["workspace"]["path"]
     if files is None:
         return None
     if files["mounted"]:
-        return MountedView(workspace, files["workspace_writable"], pinned, files["stand_ins"])
-    return ListedView(workspace, files["writable"], files["readable"], files["hidden"])
+        return MountedView(workspace, files["workspace_writable"], pinned, files["stand_ins"], budget)
+    return ListedView(workspace, files["writable"], files["readable"], files["hidden"], budget)

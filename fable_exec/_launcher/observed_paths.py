@@ -5,11 +5,13 @@ A path may mean something else by the time the kernel looks: nothing here may ev
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from typing import NamedTuple
 
 from .linuxos import O_PATH
+from .observed_budget import Budget
 
 PRESENT = frozenset({"present", "file", "regular", "directory", "empty"})
 """What a call needs to be there: something; something that is no directory; a regular file; a directory; an empty one.
@@ -17,6 +19,8 @@ PRESENT = frozenset({"present", "file", "regular", "directory", "empty"})
 Others need "absent"; "absent file", where a name that ends in a slash will not do; "either"; or "creatable": no directory."""
 
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
+_MAX_LINKS = 40  # that the kernel follows (path_resolution(7))
+_MAX_PATH_BYTES = 4096  # PATH_MAX
 
 
 class Attempt(NamedTuple):
@@ -61,29 +65,44 @@ class Found(NamedTuple):
         return bool(self.mode)
 
 
-def find(attempt: Attempt, *, by_path: bool = True) -> Found | None:
+def find(attempt: Attempt, budget: Budget, *, by_path: bool = True) -> Found | None:
     """None when the directory of the path is not there either. Without `by_path` only read-only mounts are described.
 
     Raises:
         OSError: the way there is closed for a reason that is no protection of ours (a mode, a loop of links, a name too long).
         ValueError: it is no file of any directory: a pipe, a socket, memory.
+        OverBudget: see there.
     """
+    budget.check()
     flags = O_PATH | os.O_CLOEXEC | (0 if attempt.follows else os.O_NOFOLLOW)
     try:
         return _look(attempt.path, flags, "", by_path)
     except _NOT_THERE:
         pass
     try:
-        directory, name = os.path.split(_end_of_links(attempt).rstrip("/"))
+        directory, name = os.path.split(_end_of_links(attempt, budget).rstrip("/"))
         return _look(directory, O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, name, by_path)
     except _NOT_THERE:
         return None
 
 
-def _end_of_links(attempt: Attempt) -> str:
-    """What would be made through a link to nothing is made where the link points to."""
+def _end_of_links(attempt: Attempt, budget: Budget) -> str:
+    """What would be made through a link to nothing is made where the link points to.
+
+    Only the last name is followed here. Those before it are the kernel's to resolve, which is bounded: a link may name a hundred
+    others on its way, and each of them as many again.
+    """
     path = attempt.path
-    return os.path.realpath(path) if attempt.follows and os.path.islink(path) else path
+    for _ in range(_MAX_LINKS if attempt.follows else 0):
+        budget.check()
+        try:
+            target = os.readlink(path)
+        except OSError:
+            return path
+        path = os.path.join(os.path.dirname(path), target)
+        if len(os.fsencode(path)) >= _MAX_PATH_BYTES:
+            raise OSError(errno.ENAMETOOLONG, "a link leads too far")
+    return path
 
 
 def _look(path: str, flags: int, name: str, by_path: bool) -> Found:

@@ -19,6 +19,7 @@ from . import kernel_notify, observed_addresses, observed_calls, wire
 from .kernel_notify import Call
 from .linuxos import SOCK_CLOEXEC, SOCK_NONBLOCK
 from .observed_addresses import Address
+from .observed_budget import Budget, OverBudget
 from .observed_faults import fails_anyway
 from .observed_files import Refused, is_quiet, view_of
 from .observed_paths import Attempt
@@ -46,6 +47,7 @@ class Observer:
         launcher: the channel on which it is told of a place when the first refusal there is noted, before the caller goes on.
         ledger: where refusals are noted.
         pinned: whether a path is held by a pin.
+        serve: takes one message out of `launcher`; at its end closes it or raises.
         by_namespace: commands are told apart by their PID namespaces; else by the listener.
     """
 
@@ -57,18 +59,23 @@ class Observer:
         ledger: Ledger,
         pinned: Callable[[str], bool],
         *,
+        serve: Callable[[], None],
         by_namespace: bool,
     ) -> None:
         self.listener = listener
         self._ledger = ledger
         self._launcher = launcher
+        self._serve = serve
+        self._asked = select.poll()
+        self._asked.register(launcher, select.POLLIN)
         self._by_namespace = by_namespace
         rules = plan["observer"]
         self._workspace: str = plan["workspace"]["path"]
         self._refused: dict[int, list[Any]] = {int(number): refused for number, refused in rules["refused"].items()}
         self._watched: dict[int, list[Any]] = {int(number): watched for number, watched in rules["watched"].items()}
-        self._files = view_of(plan, pinned)
-        self._network = observed_addresses.Network(rules["network"])
+        self._budget = Budget()
+        self._files = view_of(plan, pinned, self._budget)
+        self._network = observed_addresses.Network(rules["network"], self._budget)
         self._reads: bool = rules["reads"]
         self._events = select.poll()
         self._events.register(listener, select.POLLIN)
@@ -82,10 +89,20 @@ class Observer:
         call = kernel_notify.next_call(self.listener)
         if call is None:
             return True
+        self._serve_what_was_asked_before()
         with contextlib.suppress(Exception):  # whatever a command wrote there: its call waits for an answer
-            self._note(call)
+            self._note_within_budget(call)
         self._answer(call)
         return True
+
+    def _serve_what_was_asked_before(self) -> None:
+        """What is asked of a place is handed over before a call is noted there: it is that of the command before.
+
+        A launcher that waited too long starts the next command in the same place; then what it asked is here before that
+        command's first call.
+        """
+        while self._launcher.fileno() >= 0 and any(event & select.POLLIN for _, event in self._asked.poll(0)):
+            self._serve()
 
     def close(self) -> None:
         """Nobody answers any more: calls that wait or come fail with ENOSYS."""
@@ -98,6 +115,13 @@ class Observer:
             kernel_notify.refuse(self.listener, call, self._refused.get(call.number, _REFUSED)[0])
 
     # What is noted.
+
+    def _note_within_budget(self, call: Call) -> None:
+        self._budget.begin()
+        try:
+            self._note(call)
+        except OverBudget:
+            self._count(call)
 
     def _note(self, call: Call) -> None:
         if not call.pid:
@@ -119,6 +143,12 @@ class Observer:
         place = self._place(call.pid)
         if kernel_notify.still_waits(self.listener, call):
             self._announce(place, self._ledger.note(place, self._as_shown(refusal), asker))
+
+    def _count(self, call: Call) -> None:
+        """One of which nothing is told."""
+        place = self._place(call.pid)
+        if kernel_notify.still_waits(self.listener, call):
+            self._announce(place, self._ledger.count(place))
 
     def _announce(self, place: int, first: bool) -> None:
         if first:
@@ -143,15 +173,14 @@ class Observer:
         else:
             path, follows = observed_calls.path_of(call, places[0])
             attempt = Attempt(operation, path, "present", follows)
-            if not is_quiet(attempt) and not fails_anyway([attempt], [True]):
+            if not is_quiet(attempt) and not fails_anyway([attempt], [True], self._budget):
                 self._tell(call, Refusal(operation, _name_of(path, call.pid), "", protection))
 
     def _note_socket(self, call: Call) -> None:
         """Nobody knows yet whom it would have been for."""
         family, flags = call.arguments[0] & 0xFFFFFFFF, call.arguments[1] & 0xFFFFFFFF
         if family == socket.AF_UNIX and flags & _LIBRARY_SOCKET == _LIBRARY_SOCKET:
-            place = self._place(call.pid)
-            self._announce(place, self._ledger.count(place))
+            self._count(call)
             return
         address = _FAMILIES.get(family, f"family {family}") + ("" if family == socket.AF_UNIX else _KINDS.get(flags & _KIND, ""))
         protection = "host_sockets" if family == socket.AF_UNIX else "network"
@@ -166,7 +195,7 @@ class Observer:
             for attempt, found in zip(attempts, judged, strict=True)
             if found is not None and attempt.told
         ]
-        if told and not fails_anyway(attempts, [found is None or found.in_sight for found in judged]):
+        if told and not fails_anyway(attempts, [found is None or found.in_sight for found in judged], self._budget):
             for refusal in told:
                 self._tell(call, refusal)
 

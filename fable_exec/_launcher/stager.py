@@ -102,7 +102,9 @@ class Stager:
         """Answer the calls that the launcher's filter shows, as long as there is this process: nothing outlives it."""
         from .observer import Observer  # loaded by the zygote: the file is not in this root
 
-        observer = Observer(self._plan, listener, self._requests, self._ledger, self._pins.holds, by_namespace=True)
+        observer = Observer(
+            self._plan, listener, self._requests, self._ledger, self._pins.holds, serve=self._serve_request, by_namespace=True
+        )
 
         def hear() -> None:
             if not observer.hear():

@@ -153,7 +153,15 @@ class Zygote:
         """Answer the calls that the worker's filter shows. Where Yama is strict only an ancestor may look into a process."""
         from .observer import Observer
 
-        observer = Observer(worker.plan, listener, worker.state, worker.ledger, lambda path: False, by_namespace=False)
+        observer = Observer(
+            worker.plan,
+            listener,
+            worker.state,
+            worker.ledger,
+            lambda path: False,
+            serve=lambda: self._worker_changed(worker),
+            by_namespace=False,
+        )
 
         def hear() -> None:
             if not observer.hear():
