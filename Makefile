@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest
 # "auto" makes a skipped kernel test a failure where the kernel should be able to run it (tests/abilities.py).
 export FABLE_EXEC_REQUIRE_ABILITIES ?= auto
 
-.PHONY: help demo test test-as-user test-all lint types bench escapes fuzz deep docs env env-lint env-docs clean
+.PHONY: help demo test test-as-user test-all without-landlock lint types bench escapes fuzz deep docs env env-lint env-docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -43,6 +43,9 @@ test-as-user: ## only the second half of `make test` (needs root)
 
 test-all: ## the suite on every interpreter from 3.11 up that is found
 	@$(HOST_PYTHON) tools/test_all.py $(PYTEST_ARGS)
+
+without-landlock: env ## the suite as on a kernel without Landlock: what needs it is skipped and says so
+	$(BIN)/python tools/without_landlock.py -- $(PYTEST) -n auto $(PYTEST_ARGS)
 
 lint: env-lint types ## ruff, formatting, types, import contracts
 	$(BIN)/ruff check .

@@ -24,6 +24,8 @@ OLDEST_CAPABLE_KERNEL = (6, 14)
 """The first kernel whose pid_max belongs to a PID namespace; everything else the suite needs is older."""
 
 _OPENAT2 = 437
+_SECCOMP = 317 if platform.machine() == "x86_64" else 277
+_SECCOMP_GET_ACTION_AVAIL, _SECCOMP_RET_ERRNO = 2, 0x50000
 _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_CREATE_RULESET_VERSION = 1
 
@@ -102,6 +104,17 @@ def _landlock() -> str:
     return _is_linux() or _system_call(_LANDLOCK_CREATE_RULESET, 0, 0, _LANDLOCK_CREATE_RULESET_VERSION)
 
 
+def _seccomp() -> str:
+    action = ctypes.c_uint32(_SECCOMP_RET_ERRNO)
+    return _is_linux() or _system_call(_SECCOMP, _SECCOMP_GET_ACTION_AVAIL, 0, ctypes.addressof(action))
+
+
+def _confinement() -> str:
+    """May commands run under the default policy, which is strict about what Landlock and seccomp hold."""
+    lacking = [f"{name}: {reason}" for name, reason in (("landlock", _landlock()), ("seccomp", _seccomp())) if reason]
+    return "; ".join(lacking)
+
+
 def _pidfd() -> str:
     try:
         descriptor = os.pidfd_open(os.getpid())
@@ -115,6 +128,7 @@ def _pidfd() -> str:
 
 
 KERNEL: dict[str, Callable[[], str]] = {
+    "confinement": _confinement,
     "linux": _is_linux,
     "landlock": _landlock,
     "openat2": _openat2,

@@ -11,6 +11,8 @@ import pytest
 
 from tests.boxes import Finished
 
+pytestmark = pytest.mark.requires_ability("confinement")
+
 PROJECT = Path(__file__).resolve().parents[1]
 
 

@@ -15,7 +15,10 @@ from fable_exec import BrokerClient, Conflict, ExecutionBroker
 from tests.doors import DOORS, opened, policy_for
 from tests.leaks import nothing_left
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # that is the situation here
+pytestmark = [
+    pytest.mark.requires_ability("confinement"),
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning"),  # that is the situation here
+]
 
 
 @pytest.fixture(autouse=True)

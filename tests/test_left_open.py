@@ -20,6 +20,8 @@ from tests import hosts
 from tests.doors import TOKEN, policy_for
 from tests.leaks import children, nothing_left
 
+pytestmark = pytest.mark.requires_ability("confinement")
+
 BLOCKING = {"in_process": ExecutionBroker, "spawned": BrokerClient}
 ASYNC = {"asyncio": AsyncExecutionBroker, "asyncio_spawned": AsyncBrokerClient}
 

@@ -137,6 +137,7 @@ OF_A_BROKER: dict[str, tuple[Lock, Act, str]] = {
 }
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("name", OF_A_BROKER)
 def test_a_broker_works_in_the_child(workspace: Path, name: str) -> None:
     lock, act, expected = OF_A_BROKER[name]
@@ -171,6 +172,7 @@ OF_A_HANDLE: dict[str, tuple[Lock, Act, str]] = {
 }
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("name", OF_A_HANDLE)
 def test_a_started_command_is_refused_or_let_go_in_the_child(workspace: Path, name: str) -> None:
     lock, act, expected = OF_A_HANDLE[name]
@@ -185,6 +187,7 @@ def test_a_started_command_is_refused_or_let_go_in_the_child(workspace: Path, na
             assert result is not None and result.stdout == "parent\n"
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("name", ["_state", "_writing", "_reading", "_commanding"])
 def test_a_client_is_refused_or_let_go_in_the_child(workspace: Path, name: str) -> None:
     with BrokerClient(policy_for(workspace)) as client:
@@ -195,6 +198,7 @@ def test_a_client_is_refused_or_let_go_in_the_child(workspace: Path, name: str) 
         assert client.execute_command(["true"]).success
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_callback_of_a_client_that_forks_while_another_thread_asks(workspace: Path) -> None:
     def fork(event: Any) -> None:
         if children:
@@ -219,6 +223,7 @@ def test_a_callback_of_a_client_that_forks_while_another_thread_asks(workspace: 
         assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 9
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_client_of_a_loop_that_was_just_starting(workspace: Path) -> None:
     client = AsyncBrokerClient(policy_for(workspace))
     asyncio.run(_locked_for_ever(client))
@@ -273,6 +278,7 @@ def test_a_block_that_forks_is_left_in_both_processes() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.alone
 def test_children_of_a_busy_host_are_never_held_up(workspace: Path) -> None:
     """Forks at any moment of what four threads do, with no lock held on purpose."""
@@ -311,6 +317,7 @@ def _again_and_again(act: Callable[[], object], enough: threading.Event) -> None
         act()
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("lock", ["_proving", "_posting"])
 def test_the_first_command_may_be_a_childs_while_the_parents_is_being_prepared(workspace: Path, lock: str) -> None:
     with ExecutionBroker(policy_for(workspace)) as broker:

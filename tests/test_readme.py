@@ -26,6 +26,7 @@ WITH_EXAMPLES = [page for page in PAGES if ">>> " in page.read_text()]
 RUNS_GIT = pytest.mark.requires_ability("git")
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize(
     "page",
     [
@@ -80,6 +81,7 @@ def test_the_readme_shows_every_command_of_the_command_line_and_no_other() -> No
     assert {words[1] for words in lines if words[:1] == ["fable-exec"]} == set(COMMANDS)
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.requires_ability("git")
 @pytest.mark.parametrize("line", [line.strip() for line in README.splitlines() if line.startswith("    fable-exec ")])
 def test_a_command_line_of_the_readme_is_accepted(line: str, workspace: Path) -> None:

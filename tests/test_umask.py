@@ -12,6 +12,7 @@ import pytest
 from tests import hosts
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("mask", ["0", "077", "0777"])
 def test_everything_has_its_own_mode_whatever_the_umask(workspace: Path, tmp_path: Path, mask: str) -> None:
     program = """

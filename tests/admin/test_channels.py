@@ -86,6 +86,7 @@ def test_a_descriptor_that_is_none_or_the_models_is_refused(broker: ExecutionBro
             pass
 
 
+@pytest.mark.requires_ability("confinement")
 def test_commands_do_not_inherit_the_descriptor(broker: ExecutionBroker) -> None:
     read, write = os.pipe()
     os.set_inheritable(read, True)

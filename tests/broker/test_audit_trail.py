@@ -34,6 +34,7 @@ def audited(request: pytest.FixtureRequest, workspace: Path, log: Path) -> Itera
         yield door
 
 
+@pytest.mark.requires_ability("confinement")
 def test_every_decision_and_outcome_is_a_line_and_belongs_together(audited: Any, log: Path, workspace: Path) -> None:
     with pytest.raises(PermissionError):
         audited.write_file("a", "x")
@@ -71,6 +72,7 @@ def test_every_decision_and_outcome_is_a_line_and_belongs_together(audited: Any,
     assert {line["policy"] for line in found} == {audited.policy.digest[:16]}
 
 
+@pytest.mark.requires_ability("confinement")
 def test_no_token_content_input_or_variable_reaches_the_log(audited: Any, log: Path) -> None:
     with pytest.raises(PermissionError):
         audited.unlock_writes(f"wrong-{CANARY}")
@@ -91,6 +93,7 @@ def test_no_token_content_input_or_variable_reaches_the_log(audited: Any, log: P
     assert len(lines_of(log)) >= 12
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_failed_launch_and_a_cancelled_command_are_outcomes_too(workspace: Path, log: Path) -> None:
     with ExecutionBroker(policy_for(workspace, audit=AuditRules(path=log))) as broker:
         with pytest.raises(FileNotFoundError):

@@ -19,6 +19,7 @@ def finished(broker: ExecutionBroker, handle: str) -> None:
         pass
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_command_that_nobody_reads_never_waits_for_a_reader(broker: ExecutionBroker, workspace: Path) -> None:
     program = "import os; print('x' * 500_000, flush=True); open('done', 'w')"
     handle = broker.start_background(["python3", "-c", program]).handle
@@ -32,6 +33,7 @@ def test_a_command_that_nobody_reads_never_waits_for_a_reader(broker: ExecutionB
     assert len(read + piece.stdout_data) == 500_001
 
 
+@pytest.mark.requires_ability("confinement")
 def test_what_is_not_fetched_stays_within_the_cap(broker: ExecutionBroker) -> None:
     program = "import sys; sys.stdout.write('a' * 1_500_000 + 'z' * 1_000_000)"
     handle = broker.start_background(["python3", "-c", program], on_output_limit="truncate").handle
@@ -55,6 +57,7 @@ def test_unfetched_output_counts_what_it_lost_once() -> None:
     assert unfetched.take(running=False) == ("é".encode()[:1], 0)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_the_number_of_commands_is_bounded_and_ended_ones_make_room(workspace: Path) -> None:
     with ExecutionBroker(policy_for(workspace, limits=Limits(max_in_flight=2))) as broker:
         broker.unlock_writes(TOKEN)
@@ -80,6 +83,7 @@ def test_a_refused_start_is_known_by_no_name(broker: ExecutionBroker) -> None:
     assert broker.list_commands().commands == ()
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_command_that_never_started_says_why_to_whoever_reads(broker: ExecutionBroker) -> None:
     handle = broker.start_background(["true"], "missing").handle
     for _ in range(2):
@@ -88,6 +92,7 @@ def test_a_command_that_never_started_says_why_to_whoever_reads(broker: Executio
     assert [each.running for each in broker.list_commands().commands] == [False]
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_read_waits_for_output_and_no_longer(broker: ExecutionBroker) -> None:
     handle = broker.start_background(["bash", "-c", "sleep 0.3; echo x; sleep 600"]).handle
     began = time.monotonic()
@@ -96,6 +101,7 @@ def test_a_read_waits_for_output_and_no_longer(broker: ExecutionBroker) -> None:
     assert broker.read_command(handle, 0.05).running
 
 
+@pytest.mark.requires_ability("confinement")
 def test_closing_wakes_those_who_read_and_leaves_no_thread(workspace: Path) -> None:
     broker = ExecutionBroker(policy_for(workspace))
     broker.unlock_writes(TOKEN)
@@ -109,6 +115,7 @@ def test_closing_wakes_those_who_read_and_leaves_no_thread(workspace: Path) -> N
     assert found[0].result.outcome in (EndedBy.CANCELLED, EndedBy.BROKER_LOST)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_command_that_does_not_read_takes_what_its_pipe_holds(broker: ExecutionBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fable_exec.broker.background._TAKE_SECONDS", 0.2)
     handle = broker.start_background(["sleep", "600"], keep_stdin_open=True).handle

@@ -26,6 +26,7 @@ from tests.doors import DOORS, opened, policy_for
 SECRET_BYTES = bytes(range(256)) + "ä€😀".encode()
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_command_says_what_ran_where_and_how_it_ended(door: Any, workspace: Path) -> None:
     door.make_directory("sub")
     result = door.execute_command(["bash", "-c", "pwd; echo oops >&2; exit 3"], "sub", 20)
@@ -59,6 +60,7 @@ def test_a_listed_program_that_was_not_found_is_not_told_as_unlisted(kind: str, 
                 assert (found.message, found.rule) == (str(caught.value), "not-listed" if name == "cat" else "not-found")
 
 
+@pytest.mark.requires_ability("confinement")
 def test_output_is_exact_whatever_the_bytes(door: Any) -> None:
     program = "import sys; sys.stdout.buffer.write(bytes(range(256))); sys.stderr.buffer.write(b'\\xff\\xfe')"
     result = door.execute_command(["python3", "-c", program])
@@ -66,16 +68,19 @@ def test_output_is_exact_whatever_the_bytes(door: Any) -> None:
     assert (result.stdout_total_bytes, result.stdout_omitted_bytes) == (256, 0)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_input_reaches_the_command_and_no_input_is_the_null_device(door: Any) -> None:
     assert door.execute_command(["cat"], stdin=SECRET_BYTES).stdout_raw == SECRET_BYTES
     assert door.execute_command(["cat"]).stdout_raw == b""
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_signal_is_reported_as_it_was(door: Any) -> None:
     result = door.execute_command(["bash", "-c", "kill -TERM $$"])
     assert (result.exit_code, result.signal, result.outcome) == (-signal.SIGTERM, signal.SIGTERM, EndedBy.SIGNALED)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_deadline_ends_the_whole_tree_and_keeps_the_output(door: Any) -> None:
     began = time.monotonic()
     result = door.execute_command(["bash", "-c", "echo partial; setsid sleep 600 & wait"], timeout_seconds=0.5)
@@ -84,11 +89,13 @@ def test_a_deadline_ends_the_whole_tree_and_keeps_the_output(door: Any) -> None:
     assert result.stdout == "partial\n"
 
 
+@pytest.mark.requires_ability("confinement")
 def test_silence_has_a_deadline_of_its_own(door: Any) -> None:
     result = door.execute_command(["bash", "-c", "echo x; sleep 60"], timeout_seconds=30, idle_timeout_seconds=0.3)
     assert (result.outcome, result.stdout) == (EndedBy.IDLE_TIMED_OUT, "x\n")
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_command_that_leaves_a_child_is_reported_with_it(door: Any) -> None:
     result = door.execute_command(["bash", "-c", "sleep 600 & echo done"])
     assert (result.stdout, result.outcome) == ("done\n", EndedBy.EXITED)
@@ -113,6 +120,7 @@ def test_a_command_is_a_list_of_texts_that_names_a_program(door: Any) -> None:
             door.execute_command(command)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_empty_arguments_are_arguments(door: Any) -> None:
     assert door.execute_command(["python3", "-c", "import sys; print(sys.argv[1:])", "", "x"]).stdout == "['', 'x']\n"
 
@@ -125,6 +133,7 @@ def test_only_the_listed_files_run(door: Any, workspace: Path) -> None:
             door.execute_command([name])
 
 
+@pytest.mark.requires_ability("confinement")
 def test_the_registered_file_may_be_named_by_its_absolute_path(door: Any) -> None:
     path = door.execute_command(["true"]).command[0]
     assert door.execute_command([path]).success
@@ -133,6 +142,7 @@ def test_the_registered_file_may_be_named_by_its_absolute_path(door: Any) -> Non
 NO_DIRECTORIES = {"nothing": PathNotFound, "file": PathNotDirectory, "link": PathDenied, "..": PathDenied, "/": PathDenied}
 
 
+@pytest.mark.requires_ability("confinement")
 def test_the_directory_of_a_command_is_checked_like_any_path(door: Any, workspace: Path) -> None:
     (workspace / "file").touch()
     (workspace / "link").symlink_to("/")
@@ -141,6 +151,7 @@ def test_the_directory_of_a_command_is_checked_like_any_path(door: Any, workspac
             door.execute_command(["true"], cwd)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_variables_of_a_request_are_refused_unless_the_policy_names_them(door: Any) -> None:
     for name in ("FOO", "LD_PRELOAD", "PATH", "HOME"):
         with pytest.raises(Denied, match=name):
@@ -148,6 +159,7 @@ def test_variables_of_a_request_are_refused_unless_the_policy_names_them(door: A
     assert door.execute_command(["true"], env={}).success
 
 
+@pytest.mark.requires_ability("confinement")
 def test_output_beyond_the_cap_ends_the_command_or_keeps_head_and_tail(door: Any) -> None:
     million = ["python3", "-c", "print('a' * 999_999)"]
     exactly = door.execute_command(million)
@@ -162,6 +174,7 @@ def test_output_beyond_the_cap_ends_the_command_or_keeps_head_and_tail(door: Any
     assert (kept.stdout_total_bytes, kept.stdout_omitted_bytes) == (1_200_000, 200_000)
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("kind", DOORS)
 @pytest.mark.parametrize(
     ("first_line", "words"),

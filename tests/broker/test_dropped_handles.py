@@ -21,6 +21,8 @@ from tests import hosts
 from tests.doors import TOKEN, opened, policy_for
 from tests.leaks import open_descriptors
 
+pytestmark = pytest.mark.requires_ability("confinement")
+
 UNCLOSED = "unclosed command"
 
 

@@ -35,6 +35,7 @@ def environment_of(workspace: Path) -> Iterator[Any]:
     yield ask
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_command_sees_the_path_the_locale_and_nothing_else_of_the_host(
     environment_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,6 +53,7 @@ def test_a_command_sees_the_path_the_locale_and_nothing_else_of_the_host(
     assert "/host" not in found.values()
 
 
+@pytest.mark.requires_ability("confinement")
 def test_home_and_the_temporary_directories_are_private_and_writable(workspace: Path) -> None:
     program = "import os; [open(os.environ[n] + '/x', 'w') for n in ('HOME', 'TMPDIR', 'TEMP', 'TMP')]; print(os.environ['HOME'])"
     with ExecutionBroker(policy_for(workspace)) as broker:
@@ -61,6 +63,7 @@ def test_home_and_the_temporary_directories_are_private_and_writable(workspace: 
     assert not Path(result.stdout.strip()).exists()
 
 
+@pytest.mark.requires_ability("confinement")
 def test_the_policy_sets_and_inherits_what_it_names(environment_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MY_A", "MY_B", "OTHER", "LD_LIBRARY_PATH"):
         monkeypatch.setenv(name, f"host {name}")
@@ -71,6 +74,7 @@ def test_the_policy_sets_and_inherits_what_it_names(environment_of: Any, monkeyp
     assert "OTHER" not in found
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_request_sets_what_the_policy_lists(environment_of: Any) -> None:
     rules = environment_with(set={"DEBUG": "0"}, request_names=("DEBUG", "APP_*"))
     found = environment_of(rules, env={"DEBUG": "1", "APP_MODE": "x=y z"})
@@ -106,6 +110,7 @@ def test_names_that_no_variable_has_are_malformed(name: str) -> None:
         command_environment({}, {name: "x"}, environment_with(request_names=("A*",)))
 
 
+@pytest.mark.requires_ability("confinement")
 def test_git_leaves_its_index_alone_where_nothing_may_be_changed(workspace: Path) -> None:
     (workspace / "file").write_text("x")
     for arguments in (["init", "-q", "."], ["add", "file"]):
@@ -118,6 +123,7 @@ def test_git_leaves_its_index_alone_where_nothing_may_be_changed(workspace: Path
         assert broker.execute_command(["sh", "-c", "echo ${GIT_OPTIONAL_LOCKS-none}"]).stdout == "none\n"
 
 
+@pytest.mark.requires_ability("confinement")
 def test_no_command_runs_in_a_workspace_that_was_removed(workspace: Path) -> None:
     with ExecutionBroker(policy_for(workspace, allowed_executables=("ls",))) as broker:
         assert broker.execute_command(["ls"]).success

@@ -159,6 +159,7 @@ def test_a_file_that_others_could_swap_is_run_by_its_descriptor(
         shutil.rmtree(home)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_file_of_the_workspace_is_always_run_by_its_descriptor(workspace: Path, resolved: Any) -> None:
     script = program(workspace / "tool")
     assert resolved(str(script)).by_name["tool"].by_descriptor is True
@@ -180,6 +181,7 @@ def test_a_swapped_file_is_refused_and_a_changed_one_where_the_digest_is_pinned(
     assert not is_unchanged(loose)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_swapped_file_does_not_run(workspace: Path, tmp_path: Path) -> None:
     tool = program(tmp_path / "bin/tool")
     with ExecutionBroker(policy_for(workspace, allowed_executables=(str(tool),))) as broker:
@@ -191,6 +193,7 @@ def test_a_swapped_file_does_not_run(workspace: Path, tmp_path: Path) -> None:
     assert list(workspace.iterdir()) == []
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_program_sees_the_path_it_was_registered_by(workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/busy").symlink_to(shutil.which("bash", path="/usr/bin:/bin") or "/bin/bash")
@@ -201,6 +204,7 @@ def test_a_program_sees_the_path_it_was_registered_by(workspace: Path, tmp_path:
         assert result.command[0] == os.path.realpath(tmp_path / "bin/busy")
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_link_with_an_honest_name_to_a_shell_is_a_shell_while_locked(workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/format").symlink_to(shutil.which("bash", path="/usr/bin:/bin") or "/bin/bash")

@@ -13,6 +13,7 @@ from fable_exec.outcome import EndedBy
 from fable_exec.protocol import Exited, Output, Started
 
 
+@pytest.mark.requires_ability("confinement")
 def test_events_come_in_order_and_hold_every_byte(door: Any) -> None:
     events: list[Any] = []
     program = "import sys, time; sys.stdout.buffer.write(b'\\xff' * 200_000); sys.stdout.flush(); sys.stderr.write('end')"
@@ -25,6 +26,7 @@ def test_events_come_in_order_and_hold_every_byte(door: Any) -> None:
     assert len(result.stdout_raw) == 200_000
 
 
+@pytest.mark.requires_ability("confinement")
 def test_output_comes_while_the_command_runs(door: Any, workspace: Path) -> None:
     seen = []
 
@@ -38,6 +40,7 @@ def test_output_comes_while_the_command_runs(door: Any, workspace: Path) -> None
     assert (result.success, seen[0]) == (True, b"ready\n")
 
 
+@pytest.mark.requires_ability("confinement")
 def test_an_error_of_the_listener_ends_the_command(door: Any) -> None:
     class Enough(Exception):
         pass
@@ -53,6 +56,7 @@ def test_an_error_of_the_listener_ends_the_command(door: Any) -> None:
     assert door.execute_command(["true"]).success
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_started_command_is_fed_followed_and_waited_for(door: Any) -> None:
     with door.start_command(["cat"], keep_stdin_open=True) as started:
         events = started.events()
@@ -67,6 +71,7 @@ def test_a_started_command_is_fed_followed_and_waited_for(door: Any) -> None:
             started.write_stdin("more")
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_command_that_was_not_started_to_be_fed_says_how_to_start_one_that_is(door: Any) -> None:
     told = "takes no more input: it was started without keep_stdin_open; start it with keep_stdin_open to feed it"
     with door.start_command(["sleep", "600"]) as started:
@@ -83,6 +88,7 @@ def test_a_command_that_was_not_started_to_be_fed_says_how_to_start_one_that_is(
         door.write_stdin(over, b"more")
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_started_command_can_be_cancelled_and_closing_ends_it(door: Any) -> None:
     with door.start_command(["bash", "-c", "echo up; setsid sleep 600 & sleep 600"]) as started:
         events = started.events()
@@ -94,12 +100,14 @@ def test_a_started_command_can_be_cancelled_and_closing_ends_it(door: Any) -> No
     assert closed.wait().outcome is EndedBy.CANCELLED
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_command_that_cannot_be_started_says_so_when_it_is_followed(door: Any, workspace: Path) -> None:
     with door.start_command(["true"], "nowhere") as started:
         with pytest.raises(PathNotFound):
             started.wait()
 
 
+@pytest.mark.requires_ability("confinement")
 def test_background_commands_are_known_by_name_and_read_piece_by_piece(door: Any) -> None:
     began = door.start_background(["cat"], keep_stdin_open=True)
     name = began.handle
@@ -118,6 +126,7 @@ def test_background_commands_are_known_by_name_and_read_piece_by_piece(door: Any
         door.write_stdin(name, "x")
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_background_command_can_be_cancelled_and_an_unknown_name_is_an_error(door: Any) -> None:
     name = door.start_background(["bash", "-c", "setsid sleep 600 & sleep 600"]).handle
     assert door.cancel_command(name).cancelled is True
@@ -136,6 +145,7 @@ def test_a_closed_broker_refuses_and_closes_again_without_complaint(door: Any) -
             refused()
 
 
+@pytest.mark.requires_ability("confinement")
 def test_closing_ends_whatever_runs(door: Any, workspace: Path) -> None:
     command = ["bash", "-c", "echo $$; trap '' TERM; setsid sleep 600 & sleep 600"]
     door.start_background(command)

@@ -11,6 +11,7 @@ import pytest
 from fable_exec import BrokerGone, BrokerPolicy, ExecutionBroker
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # that is the situation here
 def test_a_forked_child_closes_its_copy_and_leaves_the_parents_commands_alone(workspace: Path) -> None:
     with ExecutionBroker(BrokerPolicy(workspace=workspace, allowed_executables=("sleep", "true"))) as broker:

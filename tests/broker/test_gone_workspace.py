@@ -73,6 +73,7 @@ def test_commands_are_told_that_the_workspace_was_renamed_until_it_is_back_and_f
         assert door.execute_command(["true"], "sub").success
 
 
+@pytest.mark.requires_ability("confinement")
 def test_every_door_goes_on_with_files_of_a_renamed_workspace_and_keeps_what_runs(
     door: Any, workspace: Path, tmp_path: Path
 ) -> None:

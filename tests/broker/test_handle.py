@@ -67,6 +67,7 @@ def test_bytes_that_are_no_text_are_replaced_and_named(broker: ExecutionBroker, 
     assert (exact["content"], exact["encoding"]) == ("Yf9i", "base64")
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_command_has_the_members_of_old_and_the_exact_outcome(broker: ExecutionBroker) -> None:
     found = broker.handle({"action": "execute_command", "command": ["bash", "-c", "echo out; echo err >&2; exit 4"]})
     assert found.keys() >= COMMAND_MEMBERS | {"outcome", "survivors", "duration_seconds", "signal", "confinement"}
@@ -83,12 +84,14 @@ def test_a_command_has_the_members_of_old_and_the_exact_outcome(broker: Executio
     assert (found["outcome"], found["survivors"]) == ("exited", [])
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_command_that_ran_out_of_time_has_no_exit_code(broker: ExecutionBroker) -> None:
     request = {"action": "execute_command", "command": ["bash", "-c", "echo x; sleep 60"], "timeout_seconds": 0.3, "cwd": None}
     found = broker.handle(request)
     assert (found["exit_code"], found["timed_out"], found["success"], found["stdout"]) == (None, True, False, "x\n")
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_killed_command_has_the_negative_signal_as_its_code(broker: ExecutionBroker) -> None:
     assert broker.handle({"action": "execute_command", "command": ["bash", "-c", "kill -9 $$"]})["exit_code"] == -9
 
@@ -118,6 +121,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception]]] = [
 ]
 
 
+@pytest.mark.requires_ability("confinement")
 def test_what_is_refused_raises_the_builtin_that_it_always_raised(door: Any, workspace: Path) -> None:
     for request, kind in REFUSED:
         with pytest.raises(kind):
@@ -125,6 +129,7 @@ def test_what_is_refused_raises_the_builtin_that_it_always_raised(door: Any, wor
         assert (request, list(workspace.iterdir())) == (request, [])
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_request_as_a_mapping_is_answered_alike_at_every_door(door: Any, workspace: Path) -> None:
     wrote = door.handle({"action": "write_file", "path": "a", "content": "said\n"})
     assert wrote["path"] == "a" and wrote["writes_enabled"]
@@ -135,6 +140,7 @@ def test_a_request_as_a_mapping_is_answered_alike_at_every_door(door: Any, works
     assert raw["stdout"] == "c2FpZAo="
 
 
+@pytest.mark.requires_ability("confinement")
 def test_an_integer_is_taken_for_seconds_and_an_id_is_ignored(broker: ExecutionBroker) -> None:
     request = {"action": "execute_command", "id": "x", "command": ["true"], "timeout_seconds": 5}
     assert broker.handle(request)["success"]

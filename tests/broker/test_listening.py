@@ -15,6 +15,7 @@ from fable_exec.protocol import ExecuteCommand
 from tests.doors import DOORS, opened, policy_for
 
 
+@pytest.mark.requires_ability("confinement")
 def test_waiting_ends_with_its_time_and_the_command_goes_on(door: Any) -> None:
     with door.start_command(["bash", "-c", "echo said; read line; echo $line"], keep_stdin_open=True) as handle:
         began = time.monotonic()
@@ -27,6 +28,7 @@ def test_waiting_ends_with_its_time_and_the_command_goes_on(door: Any) -> None:
         assert handle.wait(0) == result == handle.wait()
 
 
+@pytest.mark.requires_ability("confinement")
 def test_polling_sees_the_end(door: Any) -> None:
     with door.start_command(["echo", "said"]) as handle:
         give_up_at = time.monotonic() + 20
@@ -68,6 +70,7 @@ def test_a_blocking_broker_refuses_what_it_could_not_await(workspace: Path, kind
     assert list(workspace.iterdir()) == []
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("kind", ["in_process", "spawned"])
 def test_a_blocking_broker_ends_a_command_whose_listener_turns_out_asynchronous(workspace: Path, kind: str) -> None:
     with opened(kind, policy_for(workspace), unlocked=True) as door:
@@ -77,6 +80,7 @@ def test_a_blocking_broker_ends_a_command_whose_listener_turns_out_asynchronous(
         assert time.monotonic() - began < 10
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("kind", ["asyncio", "asyncio_spawned"])
 def test_an_asyncio_broker_awaits_its_listener_before_the_next_event(workspace: Path, kind: str) -> None:
     heard: list[object] = []
@@ -92,6 +96,7 @@ def test_an_asyncio_broker_awaits_its_listener_before_the_next_event(workspace: 
     assert heard == [Started, "heard", Output, "heard", Exited, "heard"]
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("kind", ["asyncio", "asyncio_spawned"])
 @pytest.mark.parametrize("raising", [ValueError, asyncio.CancelledError])
 def test_a_listener_that_fails_while_awaited_ends_the_command(workspace: Path, kind: str, raising: type[BaseException]) -> None:

@@ -43,6 +43,7 @@ def test_while_locked_no_write_request_changes_anything(locked_door: Any, worksp
 WRITERS = (["python3", "-c", "open('new', 'w')"], ["bash", "-c", "echo > new"])
 
 
+@pytest.mark.requires_ability("confinement")
 def test_while_locked_every_command_runs_and_none_can_write_the_workspace(locked_door: Any, workspace: Path) -> None:
     for command in WRITERS:
         result = locked_door.execute_command(command)
@@ -54,6 +55,7 @@ def test_while_locked_every_command_runs_and_none_can_write_the_workspace(locked
 UNHELD = {"confinement off": {"confinement": Confinement.off()}, "denied by choice": {"locked_commands": "deny"}}
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("more", UNHELD.values(), ids=UNHELD)
 @pytest.mark.parametrize("kind", sorted(DOORS))
 def test_where_the_kernel_does_not_hold_the_lock_only_known_readers_run(kind: str, more: Any, workspace: Path) -> None:
@@ -93,6 +95,7 @@ def test_only_the_right_token_unlocks_and_locking_locks_again(locked_door: Any) 
         locked_door.write_file("a", "2")
 
 
+@pytest.mark.requires_ability("confinement")
 def test_an_unlock_for_some_paths_unlocks_no_others_and_no_command(locked_door: Any, workspace: Path) -> None:
     locked_door.unlock_writes(TOKEN, paths=["docs", "notes.txt"])
     assert locked_door.write_file("docs/a.md", "x").created
@@ -119,6 +122,7 @@ def test_an_unlock_ends_when_its_time_is_over(locked_door: Any) -> None:
 TOLD = ["python3", "-c", "import sys; exec(sys.stdin.read())"]
 
 
+@pytest.mark.requires_ability("confinement")
 def test_input_is_refused_when_writes_were_locked_meanwhile(door: Any, workspace: Path) -> None:
     with door.start_command(TOLD, keep_stdin_open=True) as started:
         door.lock_writes()
@@ -127,6 +131,7 @@ def test_input_is_refused_when_writes_were_locked_meanwhile(door: Any, workspace
     assert list(workspace.iterdir()) == []
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_command_that_was_started_while_locked_is_fed_and_stays_read_only(locked_door: Any, workspace: Path) -> None:
     with locked_door.start_command(TOLD, keep_stdin_open=True) as started:
         locked_door.unlock_writes(TOKEN)

@@ -9,6 +9,8 @@ import pytest
 
 from fable_exec import InvalidRequest
 
+pytestmark = pytest.mark.requires_ability("confinement")
+
 
 @pytest.mark.parametrize(
     ("arguments", "said"),

@@ -17,6 +17,8 @@ from fable_exec import AsyncBrokerClient, AsyncExecutionBroker, BrokerClient, Ex
 from tests.doors import TOKEN, policy_for
 from tests.leaks import open_descriptors
 
+pytestmark = pytest.mark.requires_ability("confinement")
+
 QUICK_SECONDS, DEEP_SECONDS = 2.0, 60.0
 BLOCKING: list[Callable[..., Any]] = [ExecutionBroker, BrokerClient]
 ASYNC: list[Callable[..., Any]] = [AsyncExecutionBroker, AsyncBrokerClient]

@@ -16,6 +16,7 @@ from fable_exec.policy import PROTECTIONS, Protections
 from tests.cli.typed import PROGRAM, environment, the_object, typed
 
 
+@pytest.mark.requires_ability("confinement")
 def test_doctor_tells_every_protection_in_the_words_of_outcomes(workspace: Path) -> None:
     finished = typed("doctor", "--json")
     answer = the_object(finished)

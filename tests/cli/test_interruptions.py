@@ -28,6 +28,7 @@ def running(workspace: Path, seconds: str, *flags: str, script: str = TREE, **op
     return process
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_the_tree_and_is_the_exit_status(number: signal.Signals, status: int, workspace: Path) -> None:
     seconds = unique_sleep()
@@ -39,6 +40,7 @@ def test_a_signal_ends_the_tree_and_is_the_exit_status(number: signal.Signals, s
     assert complaints.startswith(b"fable-exec: interrupted by " + number.name.encode()) and b"Traceback" not in complaints
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_signal_that_comes_many_times_does_the_same(workspace: Path) -> None:
     seconds = unique_sleep()
     with running(workspace, seconds) as process:
@@ -50,6 +52,7 @@ def test_a_signal_that_comes_many_times_does_the_same(workspace: Path) -> None:
     assert b"Traceback" not in complaints
 
 
+@pytest.mark.requires_ability("confinement")
 def test_an_interrupted_run_in_json_still_prints_its_object(workspace: Path) -> None:
     seconds = unique_sleep()
     with running(workspace, seconds, "--json") as process:
@@ -77,6 +80,7 @@ def test_a_signal_before_the_command_runs_starts_nothing_that_stays(workspace: P
         assert not is_running(seconds)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_signal_that_was_ignored_when_we_started_stays_ignored(workspace: Path) -> None:
     line = 'trap "" HUP; exec "$@"'
     argv = [*PROGRAM, "run", "--workspace", str(workspace), "--stdin", "--", "cat"]
@@ -90,6 +94,7 @@ def test_a_signal_that_was_ignored_when_we_started_stays_ignored(workspace: Path
     assert (process.returncode, output) == (0, b"two\n")
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # a worker of pytest-xdist has a thread
 def test_control_c_at_a_terminal_ends_the_tree(workspace: Path) -> None:
     seconds = unique_sleep()
@@ -132,6 +137,7 @@ ENDLESS = {
 }
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("script", ENDLESS.values(), ids=ENDLESS)
 @pytest.mark.parametrize("flag", ["--stream", "--no-stream"])
 def test_a_closed_pipe_ends_the_tree_quietly(script: str, flag: str, workspace: Path) -> None:
@@ -145,6 +151,7 @@ def test_a_closed_pipe_ends_the_tree_quietly(script: str, flag: str, workspace: 
     assert not is_running(seconds)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_signal_gets_through_to_a_run_whose_reader_has_stopped_reading(workspace: Path) -> None:
     seconds = unique_sleep()
     script = "echo ready; setsid sleep {0} & while :; do echo 0123456789012345678901234567890123456789; done"
@@ -156,6 +163,7 @@ def test_a_signal_gets_through_to_a_run_whose_reader_has_stopped_reading(workspa
     assert not is_running(seconds)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_killing_the_run_itself_ends_its_tree(workspace: Path) -> None:
     seconds = unique_sleep()
     with running(workspace, seconds) as process:

@@ -104,6 +104,7 @@ def test_a_look_up_is_told_as_a_refusal_of_a_command_that_failed() -> None:
     assert "GIT_COMMITTER_EMAIL in environment.set" in note
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.requires_ability("userns", "git")
 def test_a_command_that_is_refused_twelve_times_is_told_in_one_line_and_in_json_each_time(workspace: Path) -> None:
     subprocess.run(["git", "init", "-q", str(workspace)], check=True)

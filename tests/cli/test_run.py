@@ -58,6 +58,7 @@ ENDINGS: dict[str, tuple[list[str], int]] = {
 }
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("arguments, status", ENDINGS.values(), ids=ENDINGS)
 def test_every_ending_has_its_exit_status(arguments: list[str], status: int, workspace: Path) -> None:
     finished = run(workspace, *arguments)
@@ -77,6 +78,7 @@ IN_JSON = (
 )
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("arguments, status", [ENDINGS[name] for name in IN_JSON], ids=IN_JSON)
 def test_with_json_each_kind_of_ending_has_the_same_exit_status_and_is_one_object(
     arguments: list[str], status: int, workspace: Path
@@ -95,6 +97,7 @@ def test_a_run_needs_a_workspace_from_somewhere(tmp_path: Path) -> None:
     assert b"--workspace" in finished.stderr
 
 
+@pytest.mark.requires_ability("confinement")
 def test_output_passes_through_byte_by_byte_on_its_own_stream(workspace: Path) -> None:
     data = bytes(range(256)) * 300
     (workspace / "data").write_bytes(data)
@@ -103,6 +106,7 @@ def test_output_passes_through_byte_by_byte_on_its_own_stream(workspace: Path) -
         assert (finished.returncode, finished.stdout, finished.stderr) == (0, data, data)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_output_streams_before_the_end(workspace: Path) -> None:
     argv = ["run", "--workspace", str(workspace), "--stdin", "--", "cat"]
     with subprocess.Popen([*PROGRAM, *argv], env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -115,6 +119,7 @@ def test_output_streams_before_the_end(workspace: Path) -> None:
         assert process.wait(timeout=20) == 0
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_stream_has_no_cap_without_a_policy_and_what_is_kept_has(workspace: Path) -> None:
     megabytes = ["--unlocked", "--", "sh", "-c", "head -c 3000000 /dev/zero"]
     assert len(run(workspace, *megabytes).stdout) == 3_000_000
@@ -125,6 +130,7 @@ def test_a_stream_has_no_cap_without_a_policy_and_what_is_kept_has(workspace: Pa
     assert (result["stdout_total_bytes"], result["output_limited"], result["exit_code"]) == (3_000_000, True, 0)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_policy_that_ends_a_command_for_its_output_is_told_by_the_status(workspace: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text('allowed_executables = ["yes"]\nmax_output_bytes = 1000\n')
@@ -133,22 +139,26 @@ def test_a_policy_that_ends_a_command_for_its_output_is_told_by_the_status(works
     assert b"too much output" in finished.stderr
 
 
+@pytest.mark.requires_ability("confinement")
 def test_standard_input_is_empty_unless_it_is_asked_for(workspace: Path) -> None:
     data = bytes(range(256)) * 1000
     assert run(workspace, "--", "cat", stdin=data).stdout == b""
     assert run(workspace, "--stdin", "--", "cat", stdin=data).stdout == data
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_command_that_reads_nothing_ends_all_the_same(workspace: Path) -> None:
     finished = run(workspace, "--stdin", "--", "true", stdin=b"x" * 1_000_000)
     assert (finished.returncode, finished.stderr) == (0, b"")
 
 
+@pytest.mark.requires_ability("confinement")
 def test_flags_that_look_like_ours_reach_the_command(workspace: Path) -> None:
     assert run(workspace, "--", "echo", "--json", "--help", "--").stdout == b"--json --help --\n"
     assert run(workspace, "echo", "--json").stdout == b"--json\n"
 
 
+@pytest.mark.requires_ability("confinement")
 def test_the_command_gets_its_directory_and_its_variables(workspace: Path) -> None:
     (workspace / "below").mkdir()
     finished = run(workspace, "--cwd", "below", "--env", "COLOUR=red=blue", "--env", "EMPTY=", "--", "env", env={"SECRET": "s"})
@@ -158,6 +168,7 @@ def test_the_command_gets_its_directory_and_its_variables(workspace: Path) -> No
     assert run(workspace, "--cwd", "below", "--", "pwd").stdout.decode().strip() == str(workspace / "below")
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("flags", [(), ("--confinement", "off")], ids=["confined", "not confined"])
 def test_only_the_unlocked_run_writes(flags: tuple[str, ...], workspace: Path) -> None:
     argv = [*flags, "--", "sh", "-c", "echo written > file"]
@@ -169,6 +180,7 @@ def test_only_the_unlocked_run_writes(flags: tuple[str, ...], workspace: Path) -
     assert (workspace / "file").read_text() == "written\n"
 
 
+@pytest.mark.requires_ability("confinement")
 def test_flags_win_over_the_policy(workspace: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.json"
     document = {
@@ -185,6 +197,7 @@ def test_flags_win_over_the_policy(workspace: Path, tmp_path: Path) -> None:
     assert run(workspace, "--policy", str(policy), "--unlocked", "--allow", "sh", "--", "sh", "-c", "exit 5").returncode == 5
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.requires_ability("userns")
 @pytest.mark.parametrize(
     ("word", "script", "status", "note"),
@@ -213,6 +226,7 @@ def test_a_planted_file_fails_the_run_where_the_policy_says_so(
     assert the_object(as_object)["result"]["success"] is (status == 0)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_policy_names_the_workspace_when_no_flag_does(workspace: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(f'workspace = "{workspace}"\nallowed_executables = ["pwd"]\n')
@@ -234,6 +248,7 @@ def test_a_program_that_the_policy_lists_and_the_host_lacks_is_not_found(workspa
     assert run(workspace, "--policy", str(policy), "--", "no-such-program").returncode == 127
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_program_that_only_the_workspace_has_is_not_found_and_named(workspace: Path) -> None:
     tool = workspace / "tool"
     tool.write_text("#!/bin/sh\necho ran\n")
@@ -250,6 +265,7 @@ def test_a_faulty_variable_is_named_with_what_to_do(workspace: Path) -> None:
     assert b"give a policy's environment.path" in run(workspace, "--env", "PATH=/", "--", "true").stderr
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_script_without_its_interpreter_is_not_found_and_one_without_a_format_not_executable(tmp_path: Path) -> None:
     scripts = {"orphan": (b"#!/no/such/interpreter\n", 127), "noise": (b"\x00\x01\x02\x03", 126)}
     workspace = tmp_path / "workspace"
@@ -260,6 +276,7 @@ def test_a_script_without_its_interpreter_is_not_found_and_one_without_a_format_
         assert run(workspace, "--", str(tmp_path / name)).returncode == status, name
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize(
     ("limits", "script", "status", "told"),
     [
@@ -280,6 +297,7 @@ def test_a_death_by_signal_or_limit_is_told_with_its_name(
     assert [line for line in done.stderr.decode().splitlines() if line.startswith(f"fable-exec: {told}")]
 
 
+@pytest.mark.requires_ability("confinement")
 def test_what_a_command_leaves_running_is_ended_and_told(workspace: Path) -> None:
     seconds = unique_sleep()
     finished = run(workspace, "--unlocked", "--", "sh", "-c", f"setsid sleep {seconds} & echo started")
@@ -288,6 +306,7 @@ def test_what_a_command_leaves_running_is_ended_and_told(workspace: Path) -> Non
     assert not is_running(seconds)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_the_partial_output_of_a_command_that_times_out_is_there(workspace: Path) -> None:
     seconds = unique_sleep()
     finished = run(workspace, "--unlocked", "--timeout", "0.5", "--", "sh", "-c", f"echo partial; exec sleep {seconds}")
@@ -296,6 +315,7 @@ def test_the_partial_output_of_a_command_that_times_out_is_there(workspace: Path
     assert not is_running(seconds)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_the_object_holds_the_result_as_it_is_on_the_wire(workspace: Path) -> None:
     answer = the_object(run(workspace, "--json", "--unlocked", "--", "sh", "-c", "printf '\\033[31m\\377'; echo b >&2; exit 3"))
     result = answer["result"]
@@ -304,6 +324,7 @@ def test_the_object_holds_the_result_as_it_is_on_the_wire(workspace: Path) -> No
     assert {"command", "cwd", "confinement", "survivors", "denials", "duration_seconds", "policy_digest"} <= result.keys()
 
 
+@pytest.mark.requires_ability("confinement")
 def test_the_same_command_line_has_the_same_policy_digest(workspace: Path) -> None:
     digests = {the_object(run(workspace, "--json", "--unlocked", "--", "true"))["result"]["policy_digest"] for _ in range(2)}
     assert len(digests) == 1
@@ -324,6 +345,7 @@ def test_an_argument_that_is_not_unicode_is_refused(workspace: Path) -> None:
     assert (finished.returncode, finished.stdout) == (2, b"")
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_full_disk_under_our_output_ends_the_tree_and_is_our_failure(workspace: Path) -> None:
     seconds = unique_sleep()
     with open("/dev/full", "wb") as full:
@@ -334,6 +356,7 @@ def test_a_full_disk_under_our_output_ends_the_tree_and_is_our_failure(workspace
     assert until(lambda: not is_running(seconds))
 
 
+@pytest.mark.requires_ability("confinement")
 def test_closed_standard_descriptors_hand_no_file_of_ours_to_the_command(workspace: Path) -> None:
     for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
         line = f'exec "$@" {closed}'
@@ -342,11 +365,13 @@ def test_closed_standard_descriptors_hand_no_file_of_ours_to_the_command(workspa
         assert finished.returncode == 0, (closed, finished.stderr)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_command_named_by_its_absolute_path_runs(workspace: Path) -> None:
     path = os.path.realpath("/bin/echo")
     assert run(workspace, "--", path, "here").stdout == b"here\n"
 
 
+@pytest.mark.requires_ability("confinement")
 def test_no_table_library_is_loaded_for_a_run(workspace: Path) -> None:
     program = (
         "import sys; from fable_exec.__main__ import main\n"

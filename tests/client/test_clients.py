@@ -54,6 +54,7 @@ def test_an_interpreter_that_cannot_be_started_says_so(workspace: Path) -> None:
         asyncio.run(start())
 
 
+@pytest.mark.requires_ability("confinement")
 def test_the_whole_policy_reaches_the_child_and_no_setting_of_the_host_changes_it(
     kind: str, workspace: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_request_too_long_for_the_broker_is_refused_before_it_is_sent(kind: st
         assert door.write_file("a", "x" * 1_000_000).total_bytes == 1_000_000
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_killed_broker_is_gone_for_those_who_wait_and_those_who_come(kind: str, workspace: Path) -> None:
     with opened(kind, policy_for(workspace), unlocked=True) as door:
         door.probe()
@@ -99,6 +101,7 @@ def test_a_killed_broker_is_gone_for_those_who_wait_and_those_who_come(kind: str
         killer.join()
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_broker_that_does_not_answer_any_more_is_killed_by_closing(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fable_exec.client.child.END_SECONDS", 0.5)
     client = BrokerClient(policy_for(workspace))
@@ -108,6 +111,7 @@ def test_a_broker_that_does_not_answer_any_more_is_killed_by_closing(workspace: 
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.requires_ability("confinement")
 def test_closing_while_others_wait_ends_their_commands(workspace: Path) -> None:
     client = BrokerClient(policy_for(workspace))
     ended: list[Any] = []
@@ -130,6 +134,7 @@ def test_closing_while_others_wait_ends_their_commands(workspace: Path) -> None:
     assert set(ended) <= {EndedBy.CANCELLED, EndedBy.BROKER_LOST, "gone"}
 
 
+@pytest.mark.requires_ability("confinement")
 def test_an_interrupt_ends_the_command_before_it_goes_on(workspace: Path) -> None:
     with BrokerClient(policy_for(workspace)) as client:
         main = threading.main_thread().ident
@@ -145,6 +150,7 @@ def test_an_interrupt_ends_the_command_before_it_goes_on(workspace: Path) -> Non
         assert client.execute_command(["echo", "on"]).stdout == "on\n"
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_cancelled_task_ends_its_command_first(workspace: Path) -> None:
     async def cancel() -> None:
         async with AsyncBrokerClient(policy_for(workspace)) as client:
@@ -172,6 +178,7 @@ def test_a_task_cancelled_while_the_broker_starts_leaves_none(workspace: Path) -
         asyncio.run(cancel(after))
 
 
+@pytest.mark.requires_ability("confinement")
 def test_one_slow_caller_does_not_hold_up_the_others(workspace: Path) -> None:
     with BrokerClient(policy_for(workspace)) as client:
         slow = threading.Thread(target=client.execute_command, args=(["sleep", "1"],))
@@ -183,6 +190,7 @@ def test_one_slow_caller_does_not_hold_up_the_others(workspace: Path) -> None:
         slow.join()
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_listener_that_is_busy_does_not_keep_others_from_their_answers(workspace: Path) -> None:
     with BrokerClient(policy_for(workspace)) as client:
         busy, go_on = threading.Event(), threading.Event()

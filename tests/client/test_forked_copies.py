@@ -18,7 +18,10 @@ from fable_exec import AsyncBrokerClient, BrokerClient
 from tests import hosts
 from tests.doors import TOKEN, policy_for
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # that is the situation here
+pytestmark = [
+    pytest.mark.requires_ability("confinement"),
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning"),  # that is the situation here
+]
 
 
 @contextmanager

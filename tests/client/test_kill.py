@@ -27,6 +27,7 @@ def killed(pid_box: Callable[..., Finished], workspace: Path, tmp_path: Path, vi
     return finished.stdout
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize(("victim", "door"), CASES)
 def test_nothing_is_left_a_second_after_the_kill(
     pid_box: Callable[..., Finished], workspace: Path, tmp_path: Path, victim: str, door: str

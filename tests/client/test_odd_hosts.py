@@ -24,6 +24,7 @@ with open(sys.argv[2], "w") as file:
 """
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_client_used_from_a_second_loop_says_so_at_once(workspace: Path) -> None:
     client = AsyncBrokerClient(BrokerPolicy(workspace=workspace, allowed_executables=("true",)))
 
@@ -40,6 +41,7 @@ def test_a_client_used_from_a_second_loop_says_so_at_once(workspace: Path) -> No
         runner.run(client.close())
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("closed", [("0",), ("1", "2"), ("0", "2"), ("0", "1"), ("0", "1", "2")], ids="-".join)
 def test_a_host_without_standard_descriptors_has_a_client_too(workspace: Path, tmp_path: Path, closed: tuple[str, ...]) -> None:
     said = tmp_path / "said"

@@ -86,6 +86,7 @@ assert libc.syscall(number, 1, 0, ctypes.byref(Fprog(1, ctypes.addressof(program
 """
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_command_cannot_have_a_listener_of_its_own_but_filters(workspace: Path) -> None:
     with confined(workspace, allowed_executables=PROGRAMS) as broker:
         assert run(broker, "python3", "-c", NOTIFYING).stdout == "EBUSY\n"

@@ -26,6 +26,7 @@ def test_nothing_is_told_where_the_policy_asks_for_none(mode: str, workspace: Pa
     assert (result.success, result.denials, result.observed) == (False, (), Observed.OFF)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_denials_go_the_same_way_through_every_door(workspace: Path) -> None:
     from tests.confinement.places import confined_policy
     from tests.doors import DOORS, opened
@@ -36,6 +37,7 @@ def test_denials_go_the_same_way_through_every_door(workspace: Path) -> None:
             assert [attrs.astuple(each)[:4] for each in result.denials] == [("mkdir", "/usr/x", "", "host_writes")], kind
 
 
+@pytest.mark.requires_ability("confinement")
 def test_the_audit_log_tells_of_them(workspace: Path, tmp_path: Path) -> None:
     log = tmp_path / "audit.jsonl"
     text = "mkdir /usr/x; for n in $(seq 80); do mkdir /usr/$n; done; true"
@@ -50,6 +52,7 @@ def test_the_audit_log_tells_of_them(workspace: Path, tmp_path: Path) -> None:
     assert len(told["denials"]) + told["denials_omitted"] == 81
 
 
+@pytest.mark.requires_ability("confinement")
 def test_the_command_line_shows_them(workspace: Path) -> None:
     argv = [sys.executable, "-m", "fable_exec", "run", "--confinement", "strict", "--workspace", str(workspace)]
     shown = subprocess.run([*argv, "--", "mkdir", "/usr/x"], capture_output=True, text=True, env={**os.environ, **GIT})

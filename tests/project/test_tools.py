@@ -46,6 +46,20 @@ def test_the_ordinary_users_program_refuses_to_run_without_a_command() -> None:
     assert subprocess.run([sys.executable, PROGRAM], capture_output=True).returncode == 2
 
 
+@pytest.mark.requires_ability("confinement")
+def test_on_a_kernel_without_landlock_what_needs_it_is_skipped_with_the_reason() -> None:
+    program = str(PROJECT / "tools" / "without_landlock.py")
+    argv = [sys.executable, program, "--", sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    finished = subprocess.run(
+        [*argv, "tests/broker/test_long_commands.py"],
+        cwd=PROJECT, env={**os.environ, "FABLE_EXEC_REQUIRE_ABILITIES": "auto"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert "for want of the kernel ability confinement: landlock: Function not implemented" in finished.stdout
+    assert "skipped in" in finished.stdout and "failed" not in finished.stdout
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert subprocess.run([sys.executable, program], capture_output=True).returncode == 2
+
+
 @pytest.mark.parametrize(("profile", "examples"), [("quick", "100 100"), ("deep", "100000 10000")])
 def test_slow_properties_get_a_tenth_of_the_examples_of_the_deep_profile(profile: str, examples: str) -> None:
     program = """

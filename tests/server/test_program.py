@@ -151,6 +151,7 @@ def test_answers_are_what_peers_of_the_protocol_read_byte_for_byte(peer: Callabl
         assert server.line() == answer.encode() + b"\n"
 
 
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize(
     ("sent", "error", "code"),
     [
@@ -212,6 +213,7 @@ def test_a_line_may_come_byte_by_byte(peer: Callable[..., Peer]) -> None:
 # Order and concurrency
 
 
+@pytest.mark.requires_ability("confinement")
 def test_answers_without_an_id_come_in_order(peer: Callable[..., Peer], workspace: Path) -> None:
     (workspace / "file").touch(0o600)
     server = peer()
@@ -233,6 +235,7 @@ def test_answers_without_an_id_come_in_order(peer: Callable[..., Peer], workspac
     assert answers[1]["result"]["kind"] == "file"
 
 
+@pytest.mark.requires_ability("confinement")
 def test_requests_with_an_id_overtake_and_each_is_answered_once(peer: Callable[..., Peer]) -> None:
     server = peer()
     server.send(
@@ -243,6 +246,7 @@ def test_requests_with_an_id_overtake_and_each_is_answered_once(peer: Callable[.
     assert sorted(map(str, order)) == sorted(["slow", "quick", *map(str, range(20))])
 
 
+@pytest.mark.requires_ability("confinement")
 def test_no_more_than_the_policys_number_is_in_flight(peer: Callable[..., Peer], tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text('{"limits": {"max_in_flight": 2}}')
     server = peer("--policy", str(tmp_path / "policy.json"))
@@ -252,6 +256,7 @@ def test_no_more_than_the_policys_number_is_in_flight(peer: Callable[..., Peer],
     assert time.monotonic() - began > 0.7
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_stream_is_events_in_order_and_then_the_answer(peer: Callable[..., Peer]) -> None:
     server = peer()
     server.send(command("cat", id="s", stdin="hé\n", stream=True))
@@ -262,6 +267,7 @@ def test_a_stream_is_events_in_order_and_then_the_answer(peer: Callable[..., Pee
     assert (answer["id"], answer["result"]["stdout"]) == ("s", "hé\n")
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_cancel_ends_what_runs_and_takes_back_what_waits(peer: Callable[..., Peer], tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text('{"limits": {"max_in_flight": 1}}')
     server = peer("--policy", str(tmp_path / "policy.json"))
@@ -277,6 +283,7 @@ def test_a_cancel_ends_what_runs_and_takes_back_what_waits(peer: Callable[..., P
     assert answers[3]["result"]["cancelled"] is False
 
 
+@pytest.mark.requires_ability("confinement")
 def test_an_answer_is_cut_to_its_bound_and_says_so(peer: Callable[..., Peer], tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text('{"limits": {"max_answer_bytes": 65536}}')
     server = peer("--policy", str(tmp_path / "policy.json"))
@@ -329,6 +336,7 @@ def test_a_line_without_an_end_costs_bounded_memory(peer: Callable[..., Peer]) -
 # The end
 
 
+@pytest.mark.requires_ability("confinement")
 def test_the_end_of_the_input_lets_what_runs_finish_and_is_status_zero(peer: Callable[..., Peer]) -> None:
     server = peer()
     server.send(command("ls"), command("sleep", "0.3", id=1), PROBE)
@@ -339,6 +347,7 @@ def test_the_end_of_the_input_lets_what_runs_finish_and_is_status_zero(peer: Cal
     assert server.process.wait(5) == 0
 
 
+@pytest.mark.requires_ability("confinement")
 def test_what_does_not_finish_in_time_is_ended_and_answered(peer: Callable[..., Peer]) -> None:
     server = peer()
     server.send(command("sleep", "600", id=1), command("sleep", "600"), PROBE)
@@ -353,6 +362,7 @@ def test_what_does_not_finish_in_time_is_ended_and_answered(peer: Callable[..., 
     assert outcomes == ["broker-gone", "cancelled", "cancelled"]
 
 
+@pytest.mark.requires_ability("confinement")
 def test_it_ends_when_nobody_reads_its_answers(peer: Callable[..., Peer]) -> None:
     server = peer()
     server.send(command("sleep", "600", id=1), PROBE)
@@ -391,6 +401,7 @@ def test_it_ends_with_the_process_that_it_is_told_of_though_its_input_is_open(pe
         host.wait()
 
 
+@pytest.mark.requires_ability("confinement")
 def test_an_interrupt_ends_it_without_a_traceback(peer: Callable[..., Peer]) -> None:
     server = peer()
     server.send(command("sleep", "600", id=1), PROBE)

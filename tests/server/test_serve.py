@@ -14,6 +14,7 @@ from fable_exec.server import AdminOptions, serve
 from tests.doors import TOKEN, policy_for
 
 
+@pytest.mark.requires_ability("confinement")
 def test_a_peer_is_served_on_any_two_descriptors_and_nothing_is_left(workspace: Path) -> None:
     with ExecutionBroker(policy_for(workspace)) as broker:
         requests, send = os.pipe()
