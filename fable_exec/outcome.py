@@ -24,6 +24,7 @@ __all__ = [
     "Survivor",
     "TextDecoder",
     "decode_text",
+    "display_line",
     "display_text",
     "whole_characters",
 ]
@@ -68,6 +69,11 @@ def display_text(text: str) -> str:
     ``\\xNN``, ``\\uNNNN`` or ``\\UNNNNNNNN``. A backslash stays as it is, so this is for reading and cannot be undone.
     """
     return _UNSEEN.sub(_escape, text)
+
+
+def display_line(text: str) -> str:
+    """`display_text` that stays within one line: newline and tab become ``\\n`` and ``\\t``."""
+    return display_text(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -17,7 +17,7 @@ from fable_exec._sys.forks import ProcessLock
 from fable_exec.canary import CanaryReport, judge, run_canary
 from fable_exec.confine import FileView, Plan, Support, compile_plan, refuse_unmet
 from fable_exec.errors import ConfinementUnavailable, InternalError, PolicyError
-from fable_exec.outcome import Applied, Denial, Outcome, display_text
+from fable_exec.outcome import Applied, Denial, Outcome, display_line
 from fable_exec.pathguard import Workspace
 from fable_exec.policy import PROTECTIONS, BrokerPolicy, Confinement
 from fable_exec.runner import AsyncRunningCommand, Command, Launchers, Pins, Runner, RunningCommand, WorkspaceIdentity
@@ -301,12 +301,12 @@ class _LaterFiles:
 
 
 def _denial(finding: Finding, fails: bool) -> Denial:
-    kept = f"; kept as {display_text(finding.kept)}"[:_MAX_PATH_CHARACTERS] if finding.kept else ""
+    kept = f"; kept as {display_line(finding.kept)}"[:_MAX_PATH_CHARACTERS] if finding.kept else ""
     return Denial(
         operation=f"plant {finding.kind.value}",
-        path=display_text(finding.path)[:_MAX_PATH_CHARACTERS],
+        path=display_line(finding.path)[:_MAX_PATH_CHARACTERS],
         protection="later_files",
-        suggestion=f"{finding.done}: {display_text(finding.detail)}"[:_MAX_PATH_CHARACTERS] + kept,
+        suggestion=f"{finding.done}: {display_line(finding.detail)}"[:_MAX_PATH_CHARACTERS] + kept,
         fails=fails,
     )
 
@@ -314,7 +314,7 @@ def _denial(finding: Finding, fails: bool) -> Denial:
 def _weakness_of(sentry: Sentry) -> str:
     """Why the sentry's protection is less than it could be; empty when it is not."""
     warnings = sentry.warnings
-    shown = [f"{display_text(each.path)[:_MAX_PATH_CHARACTERS]} {each.detail}" for each in warnings[:_MAX_WARNINGS]]
+    shown = [f"{display_line(each.path)[:_MAX_PATH_CHARACTERS]} {each.detail}" for each in warnings[:_MAX_WARNINGS]]
     more = [f"and {len(warnings) - len(shown)} more"] if len(warnings) > len(shown) else []
     return "; ".join([*([sentry.watching] if sentry.watching else []), *shown, *more])
 

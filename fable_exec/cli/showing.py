@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fable_exec.cli.exits import Exit, of_failure
 from fable_exec.cli.outlets import Outlet, OutletGone
 from fable_exec.errors import FableExecError, InternalError, PolicyError
-from fable_exec.outcome import display_text
+from fable_exec.outcome import display_line
 from fable_exec.protocol import encode_error
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def say(text: str) -> None:
 
 def one_line(text: str) -> str:
     """`text`, which anybody may have written, safe to show within a line."""
-    return display_text(text).replace("\n", "\\n").replace("\t", "\\t")
+    return display_line(text)
 
 
 def wants_color(is_terminal: bool, environment: Mapping[str, str]) -> bool:

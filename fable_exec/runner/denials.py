@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fable_exec.outcome import Denial, display_text
+from fable_exec.outcome import Denial, display_line
 
 __all__ = ["denials_of", "is_look_up"]
 
@@ -82,4 +82,4 @@ def _about_kind(address: str) -> str:
 
 def _shown(text: str) -> str:
     """On one line and bounded; escapes make it longer."""
-    return display_text(text).replace("\n", "\\n").replace("\t", "\\t")[:_MAX_CHARACTERS]
+    return display_line(text)[:_MAX_CHARACTERS]
