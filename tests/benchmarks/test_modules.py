@@ -31,6 +31,7 @@ def run(tmp_path: Path, name: str) -> list[dict[str, Any]]:
 
 
 @LINUX_ONLY
+@pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_module_measures_something_and_leaves_no_file(name: str, tmp_path: Path) -> None:
     figures = run(tmp_path, name)

@@ -303,6 +303,7 @@ print(ctypes.CFUNCTYPE(ctypes.c_int)(address)() > 0)
 """
 
 
+@pytest.mark.requires_ability("unfiltered")
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="int 0x80 is x86")
 def test_a_32_bit_call_from_a_64_bit_program_ends_it() -> None:
     argv = [sys.executable, "-I", "-c", INT_80]
@@ -419,6 +420,7 @@ print(kernel_confine.is_filtered())
 """
 
 
+@pytest.mark.requires_ability("unfiltered")
 @pytest.mark.parametrize(
     ("change", "privileges", "complaint"),
     [
