@@ -73,7 +73,7 @@ def unique_process_id(pid: int, handle: int | None) -> int | None:
 def _file_system(descriptor: int) -> int:
     answer = (ctypes.c_long * (_STATFS_BYTES // 8))()
     call = ctypes.CDLL(None, use_errno=True).fstatfs
-    call.argtypes = (ctypes.c_int, ctypes.c_void_p)
+    call.argtypes, call.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_int
     checked(call(descriptor, answer), f"fstatfs({descriptor})")
     return answer[0]
 

@@ -1,7 +1,7 @@
 """What an execution can be, what can happen to it, what is to be done then, and why it ended: tables without any act.
 
-`step` follows TRANSITIONS, `terminal_reason` the rules, `exit_status` the custom of shells, `health` what a reader found. The shells
-around it are the keeper and `recover`; who they are, and how they do an action, is not known here.
+`step` follows TRANSITIONS, `terminal_reason` the rules, `exit_status` the custom of shells, `health` what a reader found. The
+shells around it are the keeper and `recover`; who they are, and how they do an action, is not known here.
 """
 
 from __future__ import annotations

@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 from fable_exec._sys import processes
 from fable_exec.procident.looking import told
+from fable_exec.procident.tokens import TokenKind
 
 __all__ = ["Line", "own_line", "why_protected"]
 
 _TRIES = 3  # a parent that ends during the walk looks like a hidden one; the next walk goes by its successor
 _TOP = 1
-_CLOCK_THAT_IS_NEVER_SET = "proc"
+_CLOCK_THAT_IS_NEVER_SET = TokenKind.PROC.value
 
 
 class Line(NamedTuple):

@@ -123,7 +123,9 @@ class ProcessHandle:
         self._require_open()
         _require_signal(number)
         self._require_alive()
-        self._refuse(why_protected(self.pid, self._descriptor))
+        reason = why_protected(self.pid, self._descriptor)
+        if reason:
+            raise SignalRefused(f"process {self.pid} is never signalled: {reason}", reason=reason)
         try:
             if self._descriptor is None:
                 self._require_alive()  # again, right before
@@ -142,17 +144,16 @@ class ProcessHandle:
             recorded_sid: The session that was recorded.
         Raises:
             SignalRefused: The two are not the number of the process, it does not lead that group and session now, it has ended,
-                or nothing precise names it here: the message is GROUP_SIGNAL_REFUSED, `reason` says which. Or it is protected as
-                in `send_signal`, or this process or an ancestor is in the group. No signal was sent.
+                nothing precise names it here, it is protected as in `send_signal`, or this process or an ancestor is in the
+                group. The message is GROUP_SIGNAL_REFUSED, `reason` says which; no signal was sent.
             PermissionError: The system does not let this user signal any of them.
             ValueError: There is no such signal.
         """
         self._require_open()
         _require_signal(number)
-        reason = self._why_not_the_group(recorded_pgid, recorded_sid)
+        reason = self._why_not_the_group(recorded_pgid, recorded_sid) or why_protected(self.pid, self._descriptor, group=True)
         if reason:
             raise SignalRefused(GROUP_SIGNAL_REFUSED, reason=reason)
-        self._refuse(why_protected(self.pid, self._descriptor, group=True))
         try:
             if self._descriptor is None or not _signals_groups(self._descriptor):
                 self._require_alive()  # again, right before
@@ -180,10 +181,6 @@ class ProcessHandle:
     def _require_open(self) -> None:
         if self._is_closed:
             raise ValueError("the process handle is closed")
-
-    def _refuse(self, reason: str) -> None:
-        if reason:
-            raise SignalRefused(f"process {self.pid} is never signalled: {reason}", reason=reason)
 
     def _require_alive(self) -> None:
         if not self.is_alive():

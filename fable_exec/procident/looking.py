@@ -17,7 +17,7 @@ from fable_exec.procident import ps
 from fable_exec.procident.identity import ProcessIdentity
 from fable_exec.procident.tokens import BirthToken, TokenKind, is_boot_id
 
-__all__ = ["identify", "identify_by", "open_descriptor", "told"]
+__all__ = ["identify", "identify_by", "lost", "open_descriptor", "told"]
 
 _NO_DESCRIPTORS = {errno.ENOSYS, errno.EPERM, errno.EACCES}  # no such call, or a filter that does not let us
 _NOT_TOLD = {errno.ENOENT, errno.ENOTDIR, errno.EPERM, errno.EACCES, errno.ENOSYS}  # no /proc, a hidden one, a filter
@@ -45,7 +45,8 @@ def identify_by(pid: int, descriptor: int | None) -> ProcessIdentity:
     birth = _birth(pid, descriptor, boot_id)
     unique_id = _unique_id(pid, descriptor)
     # What has not ended by its descriptor had its number all the time; without one the number may have passed on meanwhile.
-    if (_birth(pid, None, boot_id) != birth) if descriptor is None else processes.has_ended(descriptor):
+    has_gone = _birth(pid, None, boot_id) != birth if descriptor is None else processes.has_ended(descriptor)
+    if has_gone:
         raise lost(pid)
     return ProcessIdentity(pid, birth, unique_id, told(processes.pid_namespace), boot_id, told(processes.time_namespace))
 

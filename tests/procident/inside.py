@@ -28,7 +28,7 @@ import attrs
 from fable_exec._launcher import confine_steps, kernel, linuxos, proctree
 from fable_exec.confine.seccomp import ARCHITECTURES, Condition, Rule, assemble, deny
 from fable_exec.errors import IdentityLost, SignalRefused
-from fable_exec.procident import ProcessHandle, ProcessIdentity, compare, guarding, identify
+from fable_exec.procident import GROUP_SIGNAL_REFUSED, ProcessHandle, ProcessIdentity, compare, guarding, identify
 from fable_exec.procident import handle as handles
 
 LONG_SECONDS = 30.0
@@ -119,9 +119,13 @@ def outcome(act: Callable[[], Any]) -> str:
 
 
 def to_group(handle: ProcessHandle, number: int, *, pgid: int | None = None, sid: int | None = None) -> None:
-    """Recorded as the leader of its own group and session, unless said otherwise."""
+    """Recorded as the leader of its own group and session, unless said otherwise. All refusals have one text."""
     recorded = [handle.pid if given is None else given for given in (pgid, sid)]
-    handle.send_signal_to_group(number, recorded_pgid=recorded[0], recorded_sid=recorded[1])
+    try:
+        handle.send_signal_to_group(number, recorded_pgid=recorded[0], recorded_sid=recorded[1])
+    except SignalRefused as error:
+        assert str(error) == GROUP_SIGNAL_REFUSED, error
+        raise
 
 
 def descriptors() -> list[int]:

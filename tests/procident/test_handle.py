@@ -145,8 +145,9 @@ def test_process_1_and_we_ourselves_and_our_parent_are_never_signalled() -> None
         with ProcessHandle.of(pid) as handle:
             with pytest.raises(SignalRefused, match=f"process {pid} is never signalled"):
                 handle.send_signal(0)
-            with pytest.raises(SignalRefused):
+            with pytest.raises(SignalRefused, match=f"^{GROUP_SIGNAL_REFUSED}$") as caught:
                 handle.send_signal_to_group(0, recorded_pgid=pid, recorded_sid=pid)
+            assert caught.value.reason
             assert handle.is_alive()  # looking and waiting are nobody's harm
 
 
