@@ -1,4 +1,4 @@
-"""Files that only this user can have prepared, and the bounded wait for the lock of one.
+"""Files that only this user can have prepared.
 
 What must be believed later may not lie where another user could have put it, nor under a second name. The open file is judged,
 never its name. It says what is wrong with a file; what to do about it is for the room that uses it.
@@ -8,16 +8,9 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
-import time
 from enum import Enum
 
-if sys.platform != "win32":
-    import fcntl
-
-__all__ = ["Fault", "directory_fault_of", "fault_of", "lock_within"]
-
-_LOOK_SECONDS = 0.0005
+__all__ = ["Fault", "directory_fault_of", "fault_of"]
 
 
 class Fault(Enum):
@@ -49,24 +42,3 @@ def directory_fault_of(status: os.stat_result) -> Fault | None:
     if status.st_uid != os.geteuid():
         return Fault.NOT_OWN
     return Fault.DIRECTORY_OPEN_TO_OTHERS if status.st_mode & 0o077 else None
-
-
-def lock_within(fd: int, seconds: float) -> bool:
-    """Take flock(2) of an open file; False when another description of it holds the lock for all of `seconds`.
-
-    The lock belongs to the open file description: a second `open` of the same process is kept out, a forked child shares it.
-
-    Raises:
-        OSError: the file system has no locks (ENOLCK), or the descriptor is not open.
-    """
-    deadline = 0.0
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            now = time.monotonic()
-            deadline = deadline or now + seconds
-            if now >= deadline:
-                return False
-            time.sleep(_LOOK_SECONDS)

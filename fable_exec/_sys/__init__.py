@@ -20,7 +20,6 @@ if sys.platform == "win32":
         sync_data,
         sync_directory,
         sync_file,
-        try_lock,
     )
 elif sys.platform == "darwin":
     from fable_exec._sys.darwin import (
@@ -35,7 +34,6 @@ elif sys.platform == "darwin":
         sync_data,
         sync_directory,
         sync_file,
-        try_lock,
     )
 else:
     from fable_exec._sys.linux import (
@@ -50,7 +48,6 @@ else:
         sync_data,
         sync_directory,
         sync_file,
-        try_lock,
     )
 
 __all__ = [
@@ -65,5 +62,4 @@ __all__ = [
     "sync_data",
     "sync_directory",
     "sync_file",
-    "try_lock",
 ]

@@ -125,16 +125,3 @@ def sync_directory(fd: int) -> None:
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
-
-
-def try_lock(fd: int) -> bool:
-    """Take the advisory lock of an open file without waiting; False when another holds it, True also where locks do not exist."""
-    import fcntl
-
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass
-    return True

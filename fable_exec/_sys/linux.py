@@ -1,13 +1,12 @@
 """Linux: openat2 for whole paths, O_PATH handles for single names, renameat2; also the module for other POSIX systems.
 
-Where a constant or call does not exist the function raises OSError(ENOSYS). Sources: openat2(2), open(2), rename(2), flock(2).
+Where a constant or call does not exist the function raises OSError(ENOSYS). Sources: openat2(2), open(2), rename(2).
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import sys
 
 from fable_exec._launcher import kernel_fs
 
@@ -85,18 +84,3 @@ def sync_directory(fd: int) -> None:
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
-
-
-def try_lock(fd: int) -> bool:
-    """Take the advisory lock of an open file without waiting; False when another holds it, True also where locks do not exist."""
-    if sys.platform == "win32":
-        return True
-    import fcntl
-
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass  # a file system without locks: the caller's other checks have to do
-    return True

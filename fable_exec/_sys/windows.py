@@ -62,8 +62,3 @@ def start_writeback(fd: int) -> None:
 
 def sync_directory(fd: int) -> None:
     """Nothing: NTFS journals its directories and has no call for it."""
-
-
-def try_lock(fd: int) -> bool:
-    """True: an open file cannot be removed by another here."""
-    return True

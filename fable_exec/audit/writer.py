@@ -17,13 +17,11 @@ from typing import Any
 
 import attrs
 
+from fable_exec._sys import locks
 from fable_exec._sys.forks import ProcessLock
 from fable_exec.audit.lines import GAP, AuditHead, BadLine, encode_line, parse_line
 from fable_exec.errors import AuditUnavailable
-from fable_exec.privatefiles import Fault, fault_of, lock_within
-
-if sys.platform != "win32":
-    import fcntl
+from fable_exec.privatefiles import Fault, fault_of
 
 __all__ = ["Writer", "locked", "open_writer", "unavailable", "unusable"]
 
@@ -177,12 +175,12 @@ def locked(fd: int) -> Iterator[None]:
     """Hold the file against other writers. Raises OSError when it cannot be had within _LOCK_SECONDS."""
     if fd < 0:
         raise OSError(errno.EBADF, "the audit log is closed")
-    if not lock_within(fd, _LOCK_SECONDS):
+    if not locks.lock_within(fd, _LOCK_SECONDS):
         raise OSError(errno.ETIMEDOUT, "another process holds the audit log locked")
     try:
         yield
     finally:
-        fcntl.flock(fd, fcntl.LOCK_UN)
+        locks.unlock(fd)
 
 
 def unavailable(error: Exception) -> AuditUnavailable:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import attrs
 
 from fable_exec._launcher.removal import remove_entry, remove_tree
-from fable_exec._sys import try_lock
+from fable_exec._sys.locks import try_lock_if_possible
 from fable_exec.laterfiles.carrying import carry
 from fable_exec.laterfiles.names import LaterFile
 from fable_exec.pathguard.directories import HeldDirectory
@@ -127,7 +127,7 @@ class Quarantine:
             return
         self._grown = False
         with contextlib.suppress(OSError), self._opened() as directory:
-            if not try_lock(directory):
+            if not try_lock_if_possible(directory):
                 return  # another one is at it, and sees what we added
             left_items, left_bytes = MAX_ITEMS, MAX_BYTES
             for position, (name, size) in enumerate(_items(directory)):

@@ -15,6 +15,7 @@ import stat as stat_bits
 from collections.abc import Callable
 
 from fable_exec import _sys
+from fable_exec._sys import locks
 from fable_exec.pathguard.contents import Data, changed, open_regular, sha256_of_file, write_all
 from fable_exec.pathguard.directories import Directory, give_mode
 from fable_exec.pathguard.facts import fact
@@ -173,7 +174,7 @@ def _create_temporary(directory: Directory, fresh_name: Callable[[], str], text:
         except FileExistsError:
             continue
         # A cleaner that came between creation and lock has the lock or has unlinked it: leave it the file, take a new name.
-        if _sys.try_lock(fd) and os.fstat(fd).st_nlink != 0:
+        if locks.try_lock_if_possible(fd) and os.fstat(fd).st_nlink != 0:
             return name, fd
         os.close(fd)
     raise fact("exists", text)
@@ -211,7 +212,7 @@ def remove_leftover(directory: Directory, name: str) -> bool:
     except OSError:
         return False
     try:
-        if not stat_bits.S_ISREG(status.st_mode) or not _sys.try_lock(fd):
+        if not stat_bits.S_ISREG(status.st_mode) or not locks.try_lock_if_possible(fd):
             return False
         directory.unlink(name)
         return True

@@ -99,13 +99,13 @@ class StateFile:
         that is forked meanwhile cannot use it, and may leave the block without giving it back.
 
         Raises:
-            TimeoutError: another held it all the time.
+            TimeoutError: another held it all the time; it names the lock file.
             StateUnreadable: directory or lock file are not private.
             FileNotFoundError, OSError: there is no such directory; the kernel's answer.
         """
         with self._opened() as dir_fd, ExitStack() as stack:
             with self._told(LOCK_NAME):
-                stack.enter_context(held_lock(LOCK_NAME, dir_fd, timeout_seconds))
+                stack.enter_context(held_lock(self.directory / LOCK_NAME, dir_fd, timeout_seconds))
             held = HeldState(self, dir_fd)
             try:
                 yield held
