@@ -86,8 +86,8 @@ class StateFile:
             OSError: the kernel's answer.
         """
         try:
-            with self._opened() as dir_fd:
-                return self._read_in(dir_fd)
+            with self._opened() as opened:
+                return opened.read()
         except FileNotFoundError:
             return None
 
@@ -103,10 +103,10 @@ class StateFile:
             StateUnreadable: directory or lock file are not private.
             FileNotFoundError, OSError: there is no such directory; the kernel's answer.
         """
-        with self._opened() as dir_fd, ExitStack() as stack:
-            with self._told(LOCK_NAME):
-                stack.enter_context(held_lock(self.directory / LOCK_NAME, dir_fd, timeout_seconds))
-            held = HeldState(self, dir_fd)
+        with self._opened() as opened, ExitStack() as stack:
+            with opened.told(LOCK_NAME):
+                stack.enter_context(held_lock(opened.path_of(LOCK_NAME), opened.dir_fd, timeout_seconds))
+            held = HeldState(opened)
             try:
                 yield held
             finally:
@@ -120,8 +120,8 @@ class StateFile:
             ValueError: the members of `form` are so long that an end would not fit into it.
             StateUnreadable: something else has its name.
         """
-        with self._opened() as dir_fd, self._told(RECORD_NAME):
-            return open_terminal_record(self.directory / RECORD_NAME, self.form, dir_fd)
+        with self._opened() as opened, opened.told(RECORD_NAME):
+            return open_terminal_record(opened.path_of(RECORD_NAME), self.form, opened.dir_fd)
 
     def conclude(self, record: TerminalRecord, outcome: Mapping[str, Any], timeout_seconds: float = LOCK_SECONDS) -> bool:
         """Record once how it ended: in the terminal record, then in state.json. The first needs no space and no lock.
@@ -154,52 +154,63 @@ class StateFile:
             return False
 
     @contextmanager
-    def _opened(self) -> Iterator[int]:
-        with self._told(""):
-            dir_fd = open_directory(str(self.directory))
+    def _opened(self) -> Iterator[_OpenState]:
         try:
-            yield dir_fd
+            dir_fd = open_directory(str(self.directory))
+        except BadDocument as fault:
+            raise unreadable(str(self.directory), fault) from None
+        try:
+            yield _OpenState(dir_fd, self.form, self.directory)
         finally:
             close(dir_fd)
 
-    def _read_in(self, dir_fd: int) -> Reading | None:
-        document, record = self._look_in(dir_fd)
+
+@attrs.frozen
+class _OpenState:
+    """The files in their open directory, read together, and each named by its path when it cannot be believed."""
+
+    dir_fd: int
+    form: Form
+    directory: Path
+
+    def read(self) -> Reading | None:
+        document, record = self.look()
         if document is None:
             return None
         told = {**document, **(record.outcome or {})}
         return Reading(told, Source.STATE_FILE if told == document else Source.TERMINAL_RECORD, record.condition)
 
-    def _look_in(self, dir_fd: int) -> tuple[dict[str, Any] | None, Record]:
+    def look(self) -> tuple[dict[str, Any] | None, Record]:
         """state.json first: whoever sees an outcome in it will find the record whole, and whoever does not may find it so."""
-        document, fault = self._document_in(dir_fd)
-        with self._told(RECORD_NAME):
-            record = outcome_in(read_all(RECORD_NAME, dir_fd, RECORD_BYTES), self.form)
+        document, fault = self._document()
+        with self.told(RECORD_NAME):
+            record = outcome_in(read_all(RECORD_NAME, self.dir_fd, RECORD_BYTES), self.form)
         begun = record.condition not in (Condition.ABSENT, Condition.EMPTY)
         if document is None and fault is None and begun:
-            document, fault = self._document_in(dir_fd)  # made, and ended, since we looked
+            document, fault = self._document()  # made, and ended, since we looked
             if document is None and fault is None:
                 fault = BadDocument(Unreadable.MISSING, "it is not there, and the terminal record beside it is written")
         if fault is not None:
-            raise self._unreadable(STATE_NAME, fault, record.outcome)
+            raise unreadable(str(self.path_of(STATE_NAME)), fault, record.outcome)
         return document, record
 
-    def _document_in(self, dir_fd: int) -> tuple[dict[str, Any] | None, BadDocument | None]:
-        try:
-            raw = read_all(STATE_NAME, dir_fd, MAX_DOCUMENT_BYTES + 1)
-            return None if raw is None else decode_document(raw, self.form), None
-        except BadDocument as fault:
-            return None, fault
+    def path_of(self, name: str) -> Path:
+        return self.directory / name
 
     @contextmanager
-    def _told(self, name: str) -> Iterator[None]:
+    def told(self, name: str) -> Iterator[None]:
         """Say of which file it is told that it cannot be believed."""
         try:
             yield
         except BadDocument as fault:
-            raise self._unreadable(name, fault, None) from None
+            raise unreadable(str(self.path_of(name)), fault) from None
 
-    def _unreadable(self, name: str, fault: BadDocument, outcome: Mapping[str, Any] | None) -> StateUnreadable:
-        return unreadable(str(self.directory / name), fault, outcome)
+    def _document(self) -> tuple[dict[str, Any] | None, BadDocument | None]:
+        try:
+            raw = read_all(STATE_NAME, self.dir_fd, MAX_DOCUMENT_BYTES + 1)
+            return None if raw is None else decode_document(raw, self.form), None
+        except BadDocument as fault:
+            return None, fault
 
 
 def _add(held: HeldState, outcome: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
@@ -216,20 +227,20 @@ def _add(held: HeldState, outcome: Mapping[str, Any], kept: Mapping[str, Any]) -
 class HeldState:
     """The state while its lock is held: what is read stays true until it is written. Made by `StateFile.locked`."""
 
-    def __init__(self, state: StateFile, dir_fd: int) -> None:
-        self._state = state
-        self._dir_fd = dir_fd
+    def __init__(self, opened: _OpenState) -> None:
+        self._opened: _OpenState | None = opened
         self._owner = os.getpid()
 
     def read(self) -> Reading | None:
         """As `StateFile.read`."""
-        return self._state._read_in(self._held())
+        return self._held().read()
 
     def require(self) -> Reading:
         """As `read`, where there must be one. Raises FileNotFoundError besides."""
-        reading = self.read()
+        opened = self._held()
+        reading = opened.read()
         if reading is None:
-            raise FileNotFoundError(errno.ENOENT, "there is no state", str(self._state.directory / STATE_NAME))
+            raise FileNotFoundError(errno.ENOENT, "there is no state", str(opened.path_of(STATE_NAME)))
         return reading
 
     def write(self, document: Mapping[str, Any]) -> None:
@@ -242,16 +253,17 @@ class HeldState:
             OSError: nothing was changed, unless the fsync of the directory failed: then the new document stands, and a power cut
                 may bring the old one back.
         """
-        dir_fd = self._held()
-        raw = encode_document(document, self._state.form)
-        _, record = self._state._look_in(dir_fd)
+        opened = self._held()
+        raw = encode_document(document, opened.form)
+        written = decode_document(raw, opened.form)  # a list for a tuple: what a reader will compare
+        _, record = opened.look()
         recorded = record.outcome or {}
-        denied = sorted(name for name, value in recorded.items() if name not in document or document[name] != value)
+        denied = sorted(name for name, value in recorded.items() if name not in written or written[name] != value)
         if denied:
             raise Conflict(
                 f"the outcome of this execution is recorded and final: {', '.join(denied)[:_LONGEST_SHOWN]}", reason="final"
             )
-        replace(STATE_NAME, raw, dir_fd)
+        replace(STATE_NAME, raw, opened.dir_fd)
 
     def quarantine(self) -> list[Path]:
         """Move what cannot be believed aside, under new names, so that the place is free; the new paths, in no order.
@@ -261,25 +273,25 @@ class HeldState:
         Raises:
             OSError: it stays, or a part of it, and is unreadable still.
         """
-        dir_fd = self._held()
+        opened = self._held()
         try:
-            self.read()
+            opened.read()
             return []
         except StateUnreadable:
             pass
         suffix = f"unreadable-{os.urandom(8).hex()}"
         # Should only one of them get away, what is left is unreadable still, and nobody takes the place for free.
-        moved = [name for name in (STATE_NAME, RECORD_NAME) if move_aside(name, f"{name}.{suffix}", dir_fd)]
-        _sys.sync_directory(dir_fd)
-        return [self._state.directory / f"{name}.{suffix}" for name in moved]
+        moved = [name for name in (STATE_NAME, RECORD_NAME) if move_aside(name, f"{name}.{suffix}", opened.dir_fd)]
+        _sys.sync_directory(opened.dir_fd)
+        return [opened.path_of(f"{name}.{suffix}") for name in moved]
 
     def give_back(self) -> None:
         """The block is left: the lock is no longer held, and nothing can be done with this any more."""
-        self._dir_fd = -1
+        self._opened = None
 
-    def _held(self) -> int:
+    def _held(self) -> _OpenState:
         if os.getpid() != self._owner:
             raise Conflict.inherited("the lock of this state", self._owner)
-        if self._dir_fd < 0:
+        if self._opened is None:
             raise ValueError("the lock of this state was given back")
-        return self._dir_fd
+        return self._opened

@@ -209,6 +209,13 @@ def test_without_a_promise_of_the_kernel_zeros_take_the_space(tmp_path: Path, mo
         assert (state.directory / RECORD_NAME).read_bytes()[:RECORD_BYTES] == block
 
 
+def test_an_outcome_with_tuples_is_the_one_with_lists_and_denies_nothing(tmp_path: Path) -> None:
+    state = state_in(tmp_path, OLD)
+    with state.terminal_record() as record:
+        assert state.conclude(record, {**OUTCOME, "pids": (1, (2, 3))})
+    assert state.read() == Reading({**ENDED, "pids": [1, [2, 3]]}, Source.STATE_FILE, Condition.WHOLE)
+
+
 def test_an_outcome_is_concluded_in_both_files(tmp_path: Path) -> None:
     state = state_in(tmp_path, OLD)
     with state.terminal_record() as record:
