@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fable_exec import AuditRules, AuditUnavailable, BrokerGone, ExecutionBroker, FableExecError
+from fable_exec import AsyncExecutionBroker, AuditRules, AuditUnavailable, BrokerGone, ExecutionBroker, FableExecError
 from fable_exec.audit import verify_log
 from tests.doors import DOORS, TOKEN, environment_with, opened, policy_for
 
@@ -154,3 +155,20 @@ def test_a_closed_broker_writes_nothing_more(workspace: Path, log: Path) -> None
     with pytest.raises(FableExecError):
         broker.unlock_writes("wrong")
     assert os.path.getsize(log) == size
+
+
+@pytest.mark.requires_ability("confinement")
+def test_a_wait_that_is_cancelled_is_an_outcome_too(workspace: Path, log: Path) -> None:
+    async def use() -> None:
+        async with AsyncExecutionBroker(policy_for(workspace, audit=AuditRules(path=log))) as broker:
+            await broker.unlock_writes(TOKEN)
+            handle = await broker.start_command(["sleep", "600"])
+            waiting = asyncio.ensure_future(handle.wait())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+    asyncio.run(use())
+    last = lines_of(log)[-1]
+    assert (last["kind"], last["action"], last["ok"], last["code"]) == ("outcome", "start_command", False, "CancelledError")
