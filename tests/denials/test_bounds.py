@@ -36,6 +36,7 @@ def test_a_flood_of_refusals_stays_bounded_and_ends_in_time(mode: str, workspace
     assert ("mkdir", "/usr/again", "host_writes") in told(result)
 
 
+@pytest.mark.requires_ability("confinement")
 def test_what_a_command_writes_into_its_paths_is_made_safe_and_bounded(workspace: Path) -> None:
     text = """if True:
         import contextlib, os

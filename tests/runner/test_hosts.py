@@ -223,14 +223,14 @@ def test_a_fork_while_another_thread_starts_commands_does_not_lock_the_child(wor
     runner = new_runner(Path(sys.argv[1]), sys.argv[2])
     own = runner._launchers._own()
     runner.run(shell("true"))
-    own.lock.acquire()  # as if another thread were opening a launcher just now
+    own.lock.__enter__()  # as if another thread were opening a launcher just now
     child = os.fork()
     if child == 0:
         code = runner.run(shell("exit 3")).exit_code
         runner.close()
         os._exit(code)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    own.lock.release()
+    own.lock.__exit__(None, None, None)
     answer([status, runner.run(shell("exit 4")).exit_code])
     runner.close()
     """
