@@ -7,6 +7,7 @@ taken, the peer's pipe fills, and the peer waits.
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from typing import Protocol
 
@@ -14,13 +15,16 @@ from fable_exec._sys.forks import ProcessLock
 from fable_exec.errors import Conflict, FableExecError, FrameTooLarge, InternalError, InvalidRequest
 from fable_exec.frames import END, NEED_DATA, FrameReader, Oversized
 from fable_exec.policy import Limits
-from fable_exec.protocol import Cancel, Request, decode_line
+from fable_exec.protocol import Cancel, Envelope, Request, decode_line
 
 __all__ = ["MAX_WAITING", "Session", "Task", "cancelled_before_it_began"]
 
 MAX_WAITING = 256
 """Requests that are read and not begun; their bytes are bounded besides."""
 _WAITING_FRAMES = 4
+_SHORT_BYTES = 64
+_KEPT = 16
+"""Short lines whose requests are kept: hosts probe, list and look again and again, and a request is a value."""
 
 
 class Cancellable(Protocol):
@@ -77,6 +81,7 @@ class Session:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._reader = FrameReader(limits.max_frame_bytes)
+        self._decode_short = functools.lru_cache(_KEPT)(self._decode)
         self._lane: deque[Task] = deque()
         self._lane_runs: Task | None = None
         self._waiting: deque[Task] = deque()
@@ -192,12 +197,15 @@ class Session:
             text = f"a request of {frame.size} bytes is longer than {self._limits.max_frame_bytes}; it was skipped"
             return Task(None, None, FrameTooLarge(text), 0)
         try:
-            envelope = decode_line(frame, self._limits)
+            envelope = self._decode_short(frame) if len(frame) <= _SHORT_BYTES else self._decode(frame)
         except FableExecError as error:
             return Task(getattr(error, "request_id", None), None, error, 0)
         except Exception as error:  # the door: whatever a line does to the decoder, the next one is read
             return Task(None, None, InternalError(f"the line could not be read ({type(error).__name__})"), 0)
         return self._with_known_id(Task(envelope.id, envelope.request, None, len(frame)))
+
+    def _decode(self, frame: bytes) -> Envelope:
+        return decode_line(frame, self._limits)
 
     def _with_known_id(self, task: Task) -> Task:
         if task.id is None:
