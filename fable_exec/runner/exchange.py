@@ -105,8 +105,8 @@ class Exchange:
     def _stop_sending(self) -> None:
         if self._waiting_to_send >= 0:
             self._watcher.unwatch(self._waiting_to_send)
-            os.close(self._waiting_to_send)
-            self._waiting_to_send = -1
+            descriptor, self._waiting_to_send = self._waiting_to_send, -1
+            os.close(descriptor)
 
     def _watch_all(self) -> None:
         assert self._channel is not None

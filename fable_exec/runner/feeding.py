@@ -84,8 +84,8 @@ class CommandInput:
 
     def _close(self) -> None:
         if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+            descriptor, self.descriptor = self.descriptor, -1
+            os.close(descriptor)
 
 
 def _write(descriptor: int, data: bytes | memoryview) -> int:

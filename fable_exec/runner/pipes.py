@@ -1,4 +1,8 @@
-"""The descriptors of one command while it is being started: which stay here, which go to the launcher."""
+"""The descriptors of one command while it is being started: which stay here, which go to the launcher.
+
+Here as everywhere in this package a number is forgotten before it is closed: a child that another thread forks in between must not
+close it once more, when it may name another file.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +42,8 @@ class Pipes:
 
     def close_given(self) -> None:
         """The launcher has its copies: drop ours, so that the end of the streams can be seen."""
-        for descriptor in self.given:
-            os.close(descriptor)
-        self.given = []
+        while self.given:
+            os.close(self.given.pop())
 
     def close(self) -> None:
         """Close what is still here. Idempotent."""

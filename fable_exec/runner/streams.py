@@ -103,5 +103,5 @@ class Streams:
 
     def _close(self, descriptor: int) -> None:
         self._watcher.unwatch(descriptor)
-        os.close(descriptor)
         del self._open[descriptor]
+        os.close(descriptor)

@@ -218,8 +218,8 @@ class _Process:
     def close(self) -> None:
         """Let go of the descriptor. Idempotent."""
         if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
+            handle, self._handle = self._handle, -1
+            os.close(handle)
 
 
 def _spawn_zygote(its_socket: int) -> int:
