@@ -1,7 +1,7 @@
 """The descriptors of one command while it is being started: which stay here, which go to the launcher.
 
-Here as everywhere in this package a number is forgotten before it is closed: a child that another thread forks in between must not
-close it once more, when it may name another file.
+Here as everywhere in this package a number is forgotten before it is closed: a child that another thread forks in between must
+not close it once more, when it may name another file.
 """
 
 from __future__ import annotations
