@@ -45,5 +45,8 @@ class Leaders:
         if self._children < 0:
             return True
         listed = os.pread(self._children, _READ_BYTES, 0)
-        siblings = [pid for pid in map(int, listed.split()) if pid not in self._known] if listed else []
-        return len([pid for pid in siblings if os.waitpid(pid, os.WNOHANG)[0] == 0]) > 0 or len(listed) == _READ_BYTES
+        if not listed:
+            return False
+        siblings = set(map(int, listed.rpartition(b" ")[0].split())) - self._known
+        living = [pid for pid in siblings if os.waitpid(pid, os.WNOHANG)[0] == 0]
+        return bool(living) or len(listed) == _READ_BYTES  # a full read may have cut the last number, and lack others

@@ -353,3 +353,16 @@ def test_unsure_refusals_take_room_as_well() -> None:
         ledger.note(7, Refusal("mkdir", f"/{number}", "", "host_writes"))
     found = ledger.take(7)
     assert (len(found["refusals"]), len(found["unsure"]), found["beyond"]) == (32, 32, 136)
+
+
+def test_a_list_of_children_too_long_for_one_read_names_nobody_by_half_a_number(tmp_path: Path) -> None:
+    listed = tmp_path / "children"
+    listed.write_text("12345 " * 11_000)
+    leaders = Leaders(os.open(listed, os.O_RDONLY))
+    leaders.note(12345)
+    assert leaders.have_siblings(), "what was not read may be one"
+    listed.write_text("12345 ")
+    assert not leaders.have_siblings()
+    leaders.forget(12345)
+    with pytest.raises(ChildProcessError):
+        leaders.have_siblings()  # a number of ours that is no child of this process
