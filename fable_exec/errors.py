@@ -198,9 +198,10 @@ class StateUnreadable(FableExecError, ValueError):
 
 
 class Conflict(FableExecError):
-    """The request contradicts something that already exists, such as another execution under the same id."""
+    """The request contradicts something that already exists, such as another execution under the same id. `reason` says what."""
 
     code = "conflict"
+    reason: str = ""
 
     @classmethod
     def inherited(cls, what: str, owner: int) -> Conflict:

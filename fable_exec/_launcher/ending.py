@@ -42,6 +42,12 @@ def _signal_children(number: signal.Signals, spared: frozenset[int]) -> None:
             _kill(-found.group, number)
 
 
+def terminate_tree() -> None:
+    """SIGTERM to the whole tree, and SIGCONT, so that whoever was stopped hears it."""
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        _signal_tree(number, frozenset())
+
+
 def freeze_and_kill(spared: frozenset[int] = frozenset()) -> None:
     """Stop the whole tree, so that nobody in it can fork, and then kill all of it: for a bomb that outruns `kill_children`."""
     give_up_at = time.monotonic() + _FREEZE_SECONDS
@@ -69,7 +75,7 @@ def _signal_tree(number: signal.Signals, spared: frozenset[int]) -> bool:
                     continue
                 opened.callback(os.close, child)
                 waiting.append((pid, child))
-                if number == signal.SIGKILL or state not in _STOPPED_OR_DEAD:
+                if number != signal.SIGSTOP or state not in _STOPPED_OR_DEAD:
                     running |= _send(pid, child, number)
     return running
 

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from .descriptor_limit import inherited_descriptor_limit, keep_descriptor_limit
 
-_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 """What a Python process ignores from its start on; a command must not inherit that."""
 
 _NUMBERS = {
@@ -71,7 +71,7 @@ def _become(limits: Sequence[Limit], copies: Sequence[tuple[int, int]], execute:
     try:
         answer = fcntl.fcntl(answer, fcntl.F_DUPFD_CLOEXEC, _ABOVE_COPIES)
         os.setsid()
-        for each in _IGNORED_BY_PYTHON:
+        for each in IGNORED_BY_PYTHON:
             signal.signal(each, signal.SIG_DFL)
         for source, target in copies:
             os.dup2(source, target)

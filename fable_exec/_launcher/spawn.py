@@ -62,12 +62,20 @@ def spawn(
     """
     for number in streams:
         _refuse_directory(number)
-    _enter_directory(workspace, request["cwd"])
-    executable = _reopen_executable(request["executable"])
+    executable = prepare(request, workspace)
     try:
         return _execute(request, executable, {**environment, **request["environment"]}, streams, limits)
     finally:
         os.close(executable)
+
+
+def prepare(request: dict[str, Any], workspace: Workspace) -> int:
+    """Enter the requested directory and open the executable, both compared with what the host saw; its descriptor is the caller's.
+
+    Raises SpawnFailed.
+    """
+    _enter_directory(workspace, request["cwd"])
+    return _reopen_executable(request["executable"])
 
 
 def _refuse_directory(descriptor: int) -> None:
@@ -147,15 +155,8 @@ def _compare(stage: str, descriptor: int, device: int, inode: int, path: str) ->
 def _execute(
     request: dict[str, Any], executable: int, environment: dict[str, str], streams: Streams, limits: Sequence[Limit]
 ) -> int:
-    copies = [(source, target) for target, source in enumerate(streams)]
     wanted = request["executable"]
-    path = wanted["path"]
-    if wanted["by_descriptor"]:
-        path = f"/proc/self/fd/{executable}"
-        if wanted["script"]:
-            # Its interpreter opens it again, so this one descriptor has to outlive the exec.
-            copies.append((executable, _SCRIPT_DESCRIPTOR))
-            path = f"/proc/self/fd/{_SCRIPT_DESCRIPTOR}"
+    path, copies = path_and_copies(wanted, executable, streams)
     try:
         if limits:
             return fork_limited(limits, copies, partial(os.execve, path, request["argv"], environment))
@@ -165,6 +166,17 @@ def _execute(
         raise SpawnFailed("exec", error.errno or 0, wanted["path"]) from error
     except ValueError as error:
         raise SpawnFailed("exec", errno.EINVAL, str(error)) from error
+
+
+def path_and_copies(wanted: dict[str, Any], executable: int, streams: Streams) -> tuple[str, list[tuple[int, int]]]:
+    """What to give to execve(2), and the copies of descriptors (from, to) that it needs."""
+    copies = [(source, target) for target, source in enumerate(streams)]
+    if not wanted["by_descriptor"]:
+        return wanted["path"], copies
+    if not wanted["script"]:
+        return f"/proc/self/fd/{executable}", copies
+    # Its interpreter opens it again, so this one descriptor has to outlive the exec.
+    return f"/proc/self/fd/{_SCRIPT_DESCRIPTOR}", [*copies, (executable, _SCRIPT_DESCRIPTOR)]
 
 
 def _posix_spawn(path: str, argv: list[str], environment: dict[str, str], copies: list[tuple[int, int]]) -> int:

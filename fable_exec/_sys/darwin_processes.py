@@ -187,3 +187,8 @@ def require_living(info: BsdInfo | ShortBsdInfo, pid: int) -> None:
     """ProcessLookupError unless the answer is about `pid` and not about a zombie."""
     if info.pid != pid or info.status == _SZOMB:
         raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+
+
+def number_behind(handle: int) -> int:
+    """There are no descriptors of processes here: OSError(ENOSYS)."""
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))

@@ -113,6 +113,21 @@ def number_in_view(pid: int, handle: int | None) -> int:
     return number
 
 
+def number_behind(handle: int) -> int:
+    """The number of the process behind a descriptor in our own PID namespace, whichever one the view is of.
+
+    Both lists begin with the namespace of the view and go inwards (proc_pid_status(5), NSpid; proc(5), fdinfo). FileNotFoundError
+    when there is no /proc, or the process is not of our namespace; ProcessLookupError when it has been reaped.
+    """
+    depth = len(_line("/proc/self/status", b"NSpid:"))
+    numbers = _line(f"/proc/self/fdinfo/{handle}", b"NSpid:")
+    if numbers == [b"-1"]:
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+    if len(numbers) < depth:
+        raise FileNotFoundError(errno.ENOENT, "the process is not of our PID namespace")
+    return int(numbers[depth - 1])
+
+
 def _line(path: str, name: bytes) -> list[bytes]:
     """What stands behind `name` in a file of names and values; a file without it is FileNotFoundError."""
     with open(path, "rb") as file:

@@ -13,7 +13,7 @@ import time
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["lock_within", "try_lock", "try_lock_if_possible", "unlock"]
+__all__ = ["lock_within", "try_lock", "try_lock_if_possible", "try_shared_lock", "unlock"]
 
 _LOOK_SECONDS = 0.0005
 
@@ -24,10 +24,19 @@ def try_lock(fd: int) -> bool:
     Raises:
         OSError: there are no locks here (ENOLCK, ENOSYS), or the descriptor is not open.
     """
+    return _try(fd, shared=False)
+
+
+def try_shared_lock(fd: int) -> bool:
+    """The same for a lock that keeps out only those who want it alone: whoever just looks is in no other's way."""
+    return _try(fd, shared=True)
+
+
+def _try(fd: int, *, shared: bool) -> bool:
     if sys.platform == "win32":
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

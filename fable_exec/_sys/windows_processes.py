@@ -77,3 +77,8 @@ def pid_namespace() -> int:
 def time_namespace() -> int:
     """ENOSYS."""
     _missing()
+
+
+def number_behind(handle: int) -> int:
+    """OSError(ENOSYS)."""
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))

@@ -70,7 +70,7 @@ def _what_to_do(remedy: str) -> str:
 
 def _with_namespaces(mode: LauncherMode, support: Support, confinement: Confinement) -> dict[str, State]:
     files = _layers("mount namespace", "Landlock", support.landlock_reason)
-    slots = mode == "slots"
+    own_proc = mode == "slots" or (mode == "kept" and support.own_proc == 0)
     return {
         "workspace_writes": files,
         "host_writes": files,
@@ -79,7 +79,7 @@ def _with_namespaces(mode: LauncherMode, support: Support, confinement: Confinem
         "later_files": _LATER_FILES_PINNED,
         "network": _network(support, confinement, own_network=True),
         "host_sockets": _host_sockets(support, confinement),
-        "other_processes": _OWN_PROC if slots else _SHARED_PROC,
+        "other_processes": _OWN_PROC if own_proc else _SHARED_PROC,
         "whole_tree_end": State("active", "PID namespace"),
         "kernel_surface": _seccomp(support),
     }

@@ -13,7 +13,7 @@ from fable_exec.errors import ConfinementUnavailable
 from fable_exec.policy.confinement import Confinement
 from fable_exec.policy.values import Limits
 
-__all__ = ["choose_mode", "compile_plan"]
+__all__ = ["choose_mode", "compile_kept_plan", "compile_plan"]
 
 _COMMAND_UMASK = 0o022
 _HOST_NAME = "fable-exec"
@@ -59,17 +59,41 @@ def compile_plan(
         ConfinementUnavailable: a strict protection is not active in this mode on this host.
     """
     mode = choose_mode(launch, support)
-    limits = limits or Limits()
+    return _plan(mode, launch, support, confinement, view, limits or Limits(), insist=insist, observes=True)
+
+
+def compile_kept_plan(
+    launch: LaunchMode, support: Support, confinement: Confinement, view: FileView, limits: Limits, *, insist: bool = True
+) -> Plan:
+    """How one supervised job is launched: with namespaces and an init of its own, or plain where there are none or it is asked for.
+
+    Args and raises as `compile_plan`. Nobody observes refusals: their observer would have to live as long as the job.
+    """
+    mode: LauncherMode = "plain" if launch == "plain" or not support.namespaces else "kept"
+    return _plan(mode, launch, support, confinement, view, limits, insist=insist, observes=False)
+
+
+def _plan(
+    mode: LauncherMode,
+    launch: LaunchMode,
+    support: Support,
+    confinement: Confinement,
+    view: FileView,
+    limits: Limits,
+    *,
+    insist: bool,
+    observes: bool,
+) -> Plan:
     applied = applied_for(mode, support, confinement, limits, writable=view.writable)
     if insist:
         refuse_unmet(applied, support, launch)
     own_view = mode != "plain" and confinement.confines_files
-    restrictions, observer = _restrictions(mode, support, confinement, view)
+    restrictions, observer = _restrictions(mode, support, confinement, view, observes=observes)
     return Plan(
         mode=mode,
         namespaces=_namespaces(mode, support, confinement),
         slot_namespaces=("mount", "pid") if mode == "slots" else (),
-        stage=_stage(mode, support, confinement, view) if mode != "plain" else (),
+        stage=_stage(mode, support, confinement, view, limits) if mode != "plain" else (),
         slot=_slot(resources.pid_max(mode, support, limits)) if mode == "slots" else (),
         launcher=(*_launcher(mode, limits), *restrictions),
         command_limits=resources.command_limits(limits),
@@ -88,29 +112,33 @@ def _namespaces(mode: LauncherMode, support: Support, confinement: Confinement) 
     return (*user, *_BASE_NAMESPACES, *network)
 
 
-def _stage(mode: LauncherMode, support: Support, confinement: Confinement, view: FileView) -> tuple[Step, ...]:
+def _stage(mode: LauncherMode, support: Support, confinement: Confinement, view: FileView, limits: Limits) -> tuple[Step, ...]:
     steps: list[Step] = [("private_mounts",), ("host_name", _HOST_NAME)]
     if "net" in _namespaces(mode, support, confinement):
         steps.append(("loopback_up",))
+    proc = _own_proc(resources.pid_max(mode, support, limits) if mode == "kept" else 0) if support.own_proc == 0 else None
     if not confinement.confines_files:
-        return (*steps, *(() if support.own_proc else (("mount_proc",),)))
-    return (*steps, *view.stage_steps(own_proc=support.own_proc == 0), ("enter_root",), ("seal_root",))
+        return (*steps, *([proc] if proc else ()))
+    return (*steps, *view.stage_steps(proc), ("enter_root",), ("seal_root",))
+
+
+def _own_proc(pid_max: int) -> Step:
+    return ("mount_proc", pid_max) if pid_max else ("mount_proc",)
 
 
 def _slot(pid_max: int) -> tuple[Step, ...]:
-    proc: Step = ("mount_proc", pid_max) if pid_max else ("mount_proc",)
-    return (("follow_base",), proc, ("no_new_privileges",), ("drop_capabilities",))
+    return (("follow_base",), _own_proc(pid_max), ("no_new_privileges",), ("drop_capabilities",))
 
 
 def _launcher(mode: LauncherMode, limits: Limits) -> tuple[Step, ...]:
     steps: list[Step] = [("umask", _COMMAND_UMASK), ("no_core_files",), *resources.launcher_steps(limits)]
     steps += [("no_new_privileges",), ("no_root_privileges",)]
-    steps.append(("drop_capabilities",) if mode == "plain" else ("keep_launcher_capabilities",))
+    steps.append(("drop_capabilities",) if mode in ("plain", "kept") else ("keep_launcher_capabilities",))
     return tuple(steps)
 
 
 def _restrictions(
-    mode: LauncherMode, support: Support, confinement: Confinement, view: FileView
+    mode: LauncherMode, support: Support, confinement: Confinement, view: FileView, *, observes: bool
 ) -> tuple[list[Step], dict[str, Any] | None]:
     """The steps, and what the observer of refusals is told, if there is one."""
     wants_files = bool(support.landlock_abi) and confinement.confines_files
@@ -122,5 +150,5 @@ def _restrictions(
     steps = [restricting.file_step(mode, support, confinement, view)] if wants_files else []
     if not wants_calls:
         return steps, None
-    filtering, observer = restricting.call_step(mode, support, confinement, view)
+    filtering, observer = restricting.call_step(mode, support, confinement, view, observes=observes)
     return [*steps, filtering], observer

@@ -17,8 +17,8 @@ from fable_exec.outcome import Applied, Observed
 
 LaunchMode = Literal["auto", "slots", "namespace", "plain"]
 """What a policy may ask for."""
-LauncherMode = Literal["slots", "namespace", "plain"]
-"""What a launcher has; see docs/reference/launcher.md."""
+LauncherMode = Literal["slots", "namespace", "plain", "kept"]
+"""What a launcher has, see docs/reference/launcher.md; "kept" is one supervised job with namespaces and an init of its own."""
 Step = tuple[Any, ...]
 ResourceLimit = tuple[str, int, int]
 """Name, soft limit, hard limit."""

@@ -60,7 +60,7 @@ def pid_max(mode: LauncherMode, support: Support, limits: Limits) -> int:
 
     The second half: a storm is seen over the limit before fork(2) fails, and numbers of the dead may still be taken.
     """
-    if limits.processes is None or mode != "slots" or support.own_pid_max:
+    if limits.processes is None or mode not in ("slots", "kept") or support.own_pid_max:
         return 0
     return _RESERVED_PIDS + 1 + limits.processes + max(limits.processes, _FEWEST_MORE_PIDS)
 
@@ -87,9 +87,9 @@ def _weaker(mode: LauncherMode, support: Support, limits: Limits, of_tree: list[
 
 
 def _no_pid_max(mode: LauncherMode, support: Support) -> str:
-    return f"launch mode {mode}" if mode != "slots" else explain_errno(support.own_pid_max)
+    return f"launch mode {mode}" if mode not in ("slots", "kept") else explain_errno(support.own_pid_max)
 
 
 def _can_watch(mode: LauncherMode, support: Support) -> bool:
     """In a namespace of its own with the outer /proc the numbers there are other processes'."""
-    return mode != "namespace" or support.own_proc == 0
+    return mode in ("slots", "plain") or support.own_proc == 0

@@ -41,11 +41,11 @@ def file_step(mode: LauncherMode, support: Support, confinement: Confinement, vi
 
 
 def call_step(
-    mode: LauncherMode, support: Support, confinement: Confinement, view: FileView
+    mode: LauncherMode, support: Support, confinement: Confinement, view: FileView, *, observes: bool
 ) -> tuple[Step, dict[str, Any] | None]:
     """The filter of system calls for this mode, assembled for this machine; and what an observer of refusals is told, if any."""
     rules = _filter(mode, confinement, view)
-    if why_not_observed(mode, support, confinement):
+    if not observes or why_not_observed(mode, support, confinement):
         return ("load_filter", assemble(rules, support.machine).to_wire()), None
     rules = observed(rules, mode, confinement, Symbol(filters.LAUNCHER_KEY))
     scoped = confinement.confines_files and support.landlock_abi >= _ABI_WITH_SCOPES
@@ -89,7 +89,7 @@ def _host_root(view: FileView) -> LandlockRules:
 
 
 def _writable_workspace(view: FileView) -> tuple[str, ...]:
-    return (view.workspace,) if view.writable else ()
+    return (*view.writable_paths, *((view.workspace,) if view.writable else ()))
 
 
 def _ports(confinement: Confinement) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
@@ -101,7 +101,8 @@ def _ports(confinement: Confinement) -> tuple[tuple[int, ...] | None, tuple[int,
 
 def _filter(mode: LauncherMode, confinement: Confinement, view: FileView) -> tuple[Rule, ...]:
     if mode != "plain":
-        return filters.strict(inet=_OWN_INET[confinement.network], unix="all", metadata="allow")
+        enters = mode != "kept"
+        return filters.strict(inet=_OWN_INET[confinement.network], unix="all", metadata="allow", enters_namespaces=enters)
     # Without mounts only the filter can keep a locked workspace's modes and times.
     metadata: Metadata = "allow" if view.writable else "deny"
     unix = _PLAIN_UNIX[confinement.mode("host_sockets")]

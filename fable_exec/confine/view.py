@@ -67,14 +67,16 @@ class FileView:
         workspace: its absolute path; commands see it there.
         writable: whether commands may change it.
         runtime_paths: absolute paths that are readable and executable besides the system directories.
+        writable_paths: absolute paths of directories besides the workspace that may be written whatever `writable` says.
     """
 
     workspace: str
     writable: bool
     runtime_paths: tuple[str, ...] = ()
+    writable_paths: tuple[str, ...] = ()
 
-    def stage_steps(self, *, own_proc: bool) -> tuple[Step, ...]:
-        """The steps that build the root of a launcher with its own mount namespace."""
+    def stage_steps(self, own_proc: Step | None) -> tuple[Step, ...]:
+        """The steps that build the root of a launcher with its own mount namespace; `own_proc` mounts a /proc, where it can."""
         return (
             ("begin_root", "{private}/root"),
             *_binds(SYSTEM_DIRECTORIES, "read-only"),
@@ -86,8 +88,9 @@ class FileView:
             ("bind", "{private}/home", COMMAND_HOME, "writable", "required"),
             *(("anchor", path) for path in self._anchors()),
             *_binds(self._runtimes_outside_workspace(), "read-only"),
+            *(("bind", path, path, "writable", "required") for path in self.writable_paths),
             ("bind", self.workspace, self.workspace, "writable" if self.writable else "read-only", "required"),
-            ("mount_proc",) if own_proc else ("bind", "/proc", "/proc", "read-only", "required"),
+            own_proc or ("bind", "/proc", "/proc", "read-only", "required"),
         )
 
     def stand_ins(self) -> tuple[str, ...]:
@@ -95,7 +98,7 @@ class FileView:
         return (*_HOSTS_TEMPORARY, *self._anchors())
 
     def _anchors(self) -> tuple[str, ...]:
-        return _parents_in_writable((self.workspace, *self._runtimes_outside_workspace()))
+        return _parents_in_writable((self.workspace, *self.writable_paths, *self._runtimes_outside_workspace()))
 
     def _runtimes_outside_workspace(self) -> tuple[str, ...]:
         """Longest last, so that no mount is hidden by a later one above it; what the system directories hold is there already."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import socket
 import sys
 import tempfile
@@ -15,18 +14,17 @@ from typing import Any
 import attrs
 
 from fable_exec._launcher import removal, wire
-from fable_exec._launcher.linuxos import pidfd_open, pidfd_send_signal
 from fable_exec.confine import Plan, Support
 from fable_exec.confine.probing import LAUNCHER_PROGRAM
 from fable_exec.errors import BrokerGone, ConfinementUnavailable, LaunchFailed
 from fable_exec.runner.control import Control
+from fable_exec.runner.programs import Program, own_handle
 
 _START_SECONDS = 20.0
 _CLOSE_SECONDS = 4.0
 _DYING_SECONDS = 0.2
 _REMOVE_SECONDS = 1.0
 _REMOVE_PAUSE_SECONDS = 0.01
-_ZYGOTE_SOCKET = 3
 
 
 @attrs.frozen(kw_only=True)
@@ -67,7 +65,7 @@ class Zygote:
         except OSError as error:
             raise _cannot_start(error) from error
         try:
-            self._process = _Process(_spawn_zygote(theirs.fileno()))
+            self._process = Program(["-S", str(LAUNCHER_PROGRAM)], theirs.fileno())
         except OSError as error:
             self._socket.close()
             raise _cannot_start(error) from error
@@ -153,7 +151,7 @@ class Zygote:
 
     def _say_hello(self) -> None:
         user, group = self._workspace.command_owner()
-        handles = _own_handle()
+        handles = own_handle()
         try:
             hello = {"user": user, "group": group, "directory": _temporary_directory()}
             _send(self._socket, hello, tuple(handles))
@@ -184,73 +182,12 @@ class Zygote:
         }
 
 
-class _Process:
-    """Our child. It is waited for and signalled by descriptor: where the host reaps it, its number may be reused."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        try:
-            self._handle = pidfd_open(pid)
-        except ProcessLookupError:
-            self._handle = -1  # gone and reaped already
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-            raise
-
-    def wait(self, seconds: float) -> bool:
-        """Reap it within `seconds`; True when it is gone, also when somebody else reaped it."""
-        if self._handle >= 0:
-            waiting = select.poll()
-            waiting.register(self._handle, select.POLLIN)
-            if not waiting.poll(int(seconds * 1000)):
-                return False
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, os.WNOHANG)
-        return True
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        with contextlib.suppress(ProcessLookupError):
-            pidfd_send_signal(self._handle, signal.SIGKILL)
-
-    def close(self) -> None:
-        """Let go of the descriptor. Idempotent."""
-        if self._handle >= 0:
-            handle, self._handle = self._handle, -1
-            os.close(handle)
-
-
-def _spawn_zygote(its_socket: int) -> int:
-    """Start the launcher program with nothing of ours but one socket; returns its process id."""
-    argv = [sys.executable, "-I", "-S", "-X", "utf8", str(LAUNCHER_PROGRAM), str(_ZYGOTE_SOCKET)]
-    # The socket first: in a host with closed standard streams it has one of their numbers.
-    actions = [
-        (os.POSIX_SPAWN_DUP2, its_socket, _ZYGOTE_SOCKET),
-        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
-        (os.POSIX_SPAWN_DUP2, 1, 2),
-    ]
-    # Where the interpreter's own library lies; commands get an environment of their own.
-    needed = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-    return os.posix_spawn(sys.executable, argv, needed, file_actions=actions, setsid=True)
-
-
 def _temporary_directory() -> str:
     """Where the private directory goes. tempfile.gettempdir() tries by writing and needs a descriptor."""
     if tempfile.tempdir:
         return os.fsdecode(tempfile.tempdir)
     named = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
     return next((os.path.abspath(path) for path in named if os.path.isdir(path)), "/tmp")
-
-
-def _own_handle() -> list[int]:
-    """A descriptor of this process, by which the zygote sees its death; nothing where the kernel has none."""
-    try:
-        return [pidfd_open(os.getpid())]
-    except OSError:
-        return []
 
 
 def _send(channel: socket.socket, message: Any, descriptors: tuple[int, ...]) -> None:

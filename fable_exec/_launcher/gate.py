@@ -1,0 +1,80 @@
+"""A leader that is made before it may run: it waits at a gate, and the end of the gate's pipe ends it.
+
+Its answers go through a close-on-exec pipe: nothing and then the end is the proof that the program runs (execve(2), pipe(7)).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import signal
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from .resource_limits import IGNORED_BY_PYTHON, Limit, set_limits
+from .spawn import SpawnFailed
+
+GATE_CLOSED = 125
+"""Exit status of a leader that was never let through."""
+_NOT_EXECUTED = 127
+_ABOVE_COPIES = 10
+_OPEN = b"o"
+
+
+def fork_at_gate(
+    gate: int, answer: int, copies: Sequence[tuple[int, int]], limits: Sequence[Limit], execute: Callable[[], NoReturn]
+) -> int:
+    """Fork a process with a session of its own, `copies` of descriptors (from, to) and `limits`, which executes once it may.
+
+    Args:
+        gate: reading end; `open_gate` on the other one lets it through, the end of the pipe makes it exit with GATE_CLOSED.
+        answer: writing end; what keeps it from running is written there. Both stay the caller's.
+        execute: replaces the program. Raises SpawnFailed or OSError.
+    """
+    pid = os.fork()
+    if pid == 0:
+        _wait_and_execute(gate, answer, copies, limits, execute)
+    return pid
+
+
+def open_gate(gate: int) -> None:
+    """Let the leader through. Nothing happens when it is gone."""
+    try:
+        os.write(gate, _OPEN)
+    except BrokenPipeError:
+        pass
+
+
+def answered(raw: bytes) -> SpawnFailed | None:
+    """What the whole of an answer pipe says: why the program does not run, or None when it does."""
+    if not raw:
+        return None
+    stage, number, what = json.loads(raw)
+    return SpawnFailed(stage, number, what)
+
+
+def _wait_and_execute(
+    gate: int, answer: int, copies: Sequence[tuple[int, int]], limits: Sequence[Limit], execute: Callable[[], NoReturn]
+) -> NoReturn:
+    failure = SpawnFailed("exec", errno.EINVAL, "")
+    try:
+        gate, answer = (fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, _ABOVE_COPIES) for each in (gate, answer))
+        os.setsid()
+        for number in IGNORED_BY_PYTHON:
+            signal.signal(number, signal.SIG_DFL)
+        for source, target in copies:
+            os.dup2(source, target)
+            os.set_inheritable(target, True)  # dup2(2) onto itself changes nothing
+        if os.read(gate, len(_OPEN)) != _OPEN:
+            os._exit(GATE_CLOSED)
+        set_limits(limits)
+        execute()
+    except SpawnFailed as error:
+        failure = error
+    except OSError as error:
+        failure = SpawnFailed("exec", error.errno or errno.EINVAL, error.filename or "")
+    finally:
+        os.write(answer, json.dumps(failure.args).encode())
+        os._exit(_NOT_EXECUTED)

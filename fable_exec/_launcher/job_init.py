@@ -1,0 +1,244 @@
+"""Process 1 of one supervised job, or where there are no namespaces its subreaper: the parent of everything the job starts.
+
+It prepares the namespaces and confines itself as the plan says, makes the leader at its gate, reaps, and answers its keeper. It
+ends with its keeper, and everything it is the init of ends with it. Messages: docs/reference/keeper.md.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import time
+from functools import partial
+from typing import Any, NoReturn
+
+from . import kernel, steps, wire
+from .ending import freeze_and_kill, kill_children, stop_children, terminate_tree
+from .gate import fork_at_gate
+from .linuxos import has_children, pidfd_open, pipe_unblocking
+from .pins import Pins
+from .places import Usage, wait_usage
+from .proctree import Member, list_members, members_below
+from .readiness import Readiness
+from .spawn import SpawnFailed, Streams, Workspace, path_and_copies, prepare
+from .watching import ProcessFiles, Watch
+
+_BELL_BYTES = 4096
+_KILL_SECONDS = 2.0
+_LONGEST_TOLD = 500
+_STUBBORN_PAUSE_SECONDS = 0.002
+
+
+class Ends:
+    """The descriptors of one job in its init: the channel to the keeper, and what the leader gets."""
+
+    def __init__(self, channel: socket.socket, gate: int, answer: int, streams: Streams) -> None:
+        self.channel, self.gate, self.answer, self.streams = channel, gate, answer, streams
+
+    def numbers(self) -> tuple[int, ...]:
+        """All of them."""
+        return (self.channel.fileno(), self.gate, self.answer, *self.streams)
+
+
+def be_init(plan: dict[str, Any], request: dict[str, Any], ends: Ends) -> NoReturn:
+    """Be the init of `request` under `plan` until the keeper is gone or says so. Never returns.
+
+    Args:
+        plan: as `confine.Plan.to_wire` writes it, with the job's user, group and workspace.
+        request: as `runner.Command.to_wire` writes it, and `pins`.
+        ends: everything else that is open is closed.
+    """
+    try:
+        steps.default_signals()
+        kernel.close_all_but(*ends.numbers())
+        _confine(plan, request)
+        _Init(plan, request, ends).serve()
+    except steps.StepFailed as failure:
+        _report(ends.channel, {"failed": failure.step, "errno": failure.number, "what": ""})
+    except SpawnFailed as failure:
+        _report(ends.channel, {"failed": failure.stage, "errno": failure.number, "what": failure.what})
+    except wire.PeerGone:
+        pass
+    except Exception as error:  # the door of this process: nobody else could tell of it
+        _report(ends.channel, {"failed": "init", "errno": getattr(error, "errno", None) or 0, "what": repr(error)[:_LONGEST_TOLD]})
+    finally:
+        os._exit(0)
+
+
+def _report(channel: socket.socket, message: dict[str, Any]) -> None:
+    try:
+        wire.send(channel, message)
+    except wire.PeerGone:
+        pass  # the keeper is gone, and with it whoever wanted to know
+
+
+def _confine(plan: dict[str, Any], request: dict[str, Any]) -> None:
+    if plan["namespaces"]:
+        steps.die_with_parent()
+        if "user" in plan["namespaces"]:
+            steps.run("map_ids", lambda: steps.map_own_ids(plan["user"], plan["group"]))
+        steps.perform(plan["stage"])
+        unpinned = steps.run("pins", lambda: Pins(plan["workspace"]["path"]).hold(request["pins"]))
+        if unpinned is not None and request["pins_required"]:
+            raise SpawnFailed("pins", unpinned.number, unpinned.path)
+    else:
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    steps.perform(plan["launcher"])
+    # A job of the same user could otherwise look into its init, or put words in its mouth (ptrace(2)).
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+
+
+class _Init:
+    """The loop. `serve` returns when the keeper is gone and nothing of the job is left."""
+
+    def __init__(self, plan: dict[str, Any], request: dict[str, Any], ends: Ends) -> None:
+        self._plan, self._request, self._ends = plan, request, ends
+        self._is_first = bool(plan["namespaces"])
+        self._ready = Readiness()
+        self._leader = 0
+        self._files: ProcessFiles | None = None
+        self._watch: Watch | None = None
+
+    def serve(self) -> None:
+        """Make the leader, then reap and answer."""
+        bell, writing = pipe_unblocking()
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, _notice)
+        self._ready.watch(bell, lambda: self._children_died(bell))
+        self._ready.watch(self._ends.channel.fileno(), self._keeper_spoke)
+        try:
+            self._make_leader()
+            while True:
+                self._ready.round(self._milliseconds())
+                self._look_at_tree()
+        except wire.PeerGone:
+            self._kill()
+
+    def _make_leader(self) -> None:
+        executable = prepare(self._request, Workspace(**self._plan["workspace"]))
+        path, copies = path_and_copies(self._request["executable"], executable, self._ends.streams)
+        environment = {**self._plan["environment"], **self._request["environment"]}
+        execute = partial(os.execve, path, self._request["argv"], environment)
+        self._leader = steps.run(
+            "fork", lambda: fork_at_gate(self._ends.gate, self._ends.answer, copies, self._plan["command_limits"], execute)
+        )
+        handle = steps.run("fork", lambda: pidfd_open(self._leader))
+        for descriptor in {executable, self._ends.gate, self._ends.answer, *self._ends.streams}:  # both outputs are one
+            os.close(descriptor)
+        if self._plan["watched_limits"]:
+            self._files = ProcessFiles()
+            self._watch = Watch(dict(self._plan["watched_limits"]), time.monotonic())
+        wire.send(self._ends.channel, {"leader": self._leader}, (handle,))
+        os.close(handle)
+
+    def _children_died(self, bell: int) -> None:
+        os.read(bell, _BELL_BYTES)
+        self._reap()
+
+    def _reap(self) -> None:
+        """Collect every zombie, and tell of the leader and of the last one."""
+        ended = self._take_zombies()
+        if ended is not None:
+            self._tell_of_leader(*ended)
+        if not self._leader and self._is_empty():
+            wire.send(self._ends.channel, {"empty": True})
+
+    def _take_zombies(self) -> tuple[int, Usage] | None:
+        """Collect every zombie; the leader's status and usage, when it was among them."""
+        ended = None
+        while True:
+            try:
+                pid, status, usage = wait_usage(-1, os.WNOHANG)
+            except ChildProcessError:
+                return ended
+            if pid == 0:
+                return ended
+            # A child that asked to be traced by its parent also reports its stops here (ptrace(2), PTRACE_TRACEME).
+            if pid == self._leader and not os.WIFSTOPPED(status):
+                self._leader, ended = 0, (status, usage)
+
+    def _tell_of_leader(self, status: int, usage: Usage) -> None:
+        peak = usage[2] if self._watch is None else max(usage[2], self._watch.peak_bytes // 1024)
+        processes = 0 if self._watch is None else self._watch.peak_processes
+        self._watch = None
+        told = {"exited": status, "user": usage[0], "system": usage[1], "peak": peak, "processes": processes}
+        wire.send(self._ends.channel, told)
+
+    def _is_empty(self) -> bool:
+        """Whether nobody is left: no child, and as process 1 nobody whom a signal to all would reach."""
+        return not has_children() and not (self._is_first and _signal_all(0))
+
+    # What the keeper asks for.
+
+    def _keeper_spoke(self) -> None:
+        word, _ = wire.receive(self._ends.channel)
+        act = {"look": self._nothing, "terminate": self._terminate, "kill": self._kill}[word]
+        members = self._members()
+        ended = act() or self._take_zombies()
+        if ended is not None:
+            self._tell_of_leader(*ended)
+        wire.send(self._ends.channel, {"members": members, "empty": not self._leader and self._is_empty()})
+
+    def _nothing(self) -> None:
+        """Only look."""
+
+    def _members(self) -> list[Member]:
+        found = list_members() if self._is_first else members_below(os.getpid())
+        return [member for member in found if member.pid not in (self._leader, os.getpid())]
+
+    def _terminate(self) -> None:
+        if self._is_first:
+            _signal_all(signal.SIGTERM)
+            _signal_all(signal.SIGCONT)  # whoever was stopped shall hear it
+        else:
+            terminate_tree()
+
+    def _kill(self) -> tuple[int, Usage] | None:
+        """SIGKILL to everything, and without a namespace until nobody is left, in a bound; the leader's end if it was met."""
+        if self._is_first:
+            _signal_all(signal.SIGKILL)
+            return None
+        stop_children()
+        give_up_at = time.monotonic() + _KILL_SECONDS
+        pause, ended = 0.0, None
+        while has_children() and time.monotonic() < give_up_at:
+            kill_children() if pause < _STUBBORN_PAUSE_SECONDS else freeze_and_kill()
+            ended = self._take_zombies() or ended
+            # Killed children need a moment to die; waiting longer each time keeps a stuck one from burning the processor.
+            select.select([], [], [], pause)
+            pause = min(0.01, pause + 0.0005)
+        return ended
+
+    # Limits of the whole tree.
+
+    def _milliseconds(self) -> int | None:
+        if self._watch is None:
+            return None
+        return max(0, int((self._watch.due_at - time.monotonic()) * 1000) + 1)
+
+    def _look_at_tree(self) -> None:
+        if self._watch is None or self._files is None or time.monotonic() < self._watch.due_at:
+            return
+        exceeded = self._watch.look(self._files, self._files.everyone() if self._is_first else _below_us())
+        if exceeded is not None:
+            self._watch = None
+            wire.send(self._ends.channel, {"limit": exceeded})
+
+
+def _below_us() -> list[int]:
+    return [member.pid for member in members_below(os.getpid())]
+
+
+def _signal_all(number: int) -> bool:
+    """To every process but this one, as process 1 of a namespace (kill(2)). False: there is nobody."""
+    try:
+        os.kill(-1, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _notice(number: int, frame: object) -> None:
+    """Nothing: that the signal is taken note of wakes the loop."""

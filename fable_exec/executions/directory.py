@@ -1,0 +1,81 @@
+"""The directory of one execution: made, opened as a state, and the small files beside the state in it."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import attrs
+
+from fable_exec.errors import Conflict
+from fable_exec.executions.names import RUN_LOCK_NAME, canonical_id, execution_directory
+from fable_exec.privatefiles import directory_fault_of
+from fable_exec.statefile import Form, StateFile
+
+__all__ = ["SCHEMA_VERSION", "ExecutionDirectory", "make_root", "now"]
+
+SCHEMA_VERSION = 1
+_MODE = 0o700
+
+
+def now() -> str:
+    """This moment in UTC as ISO 8601 with microseconds and a Z."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@attrs.frozen
+class ExecutionDirectory:
+    """One execution by its place.
+
+    Args:
+        path: absolute. Its last part is the canonical id.
+    """
+
+    path: Path
+
+    @classmethod
+    def of(cls, root: Path, execution_id: str) -> ExecutionDirectory:
+        """The directory of that id below `root`; it need not exist. Raises ValueError for what is no UUID."""
+        return cls(execution_directory(root.absolute(), canonical_id(execution_id)))
+
+    @property
+    def execution_id(self) -> str:
+        return self.path.name
+
+    @property
+    def state(self) -> StateFile:
+        """Its state file."""
+        return StateFile(self.path, Form(SCHEMA_VERSION, {"execution_id": self.execution_id}))
+
+    @property
+    def run_lock(self) -> Path:
+        """The lock that the keeper holds for life; its last change is the keeper's last sign of life."""
+        return self.path / RUN_LOCK_NAME
+
+    def make(self) -> None:
+        """Make it, private to this user, unless it is there; its root too.
+
+        Raises:
+            Conflict: something is there that another user could have put there.
+            OSError: the kernel's answer.
+        """
+        make_root(self.path.parent)
+        _make_private(self.path)
+
+
+def make_root(root: Path) -> None:
+    """Make the directory of all executions, and those above it, unless they are there. Raises as `ExecutionDirectory.make`."""
+    os.makedirs(root.parent, mode=0o755, exist_ok=True)
+    _make_private(root)
+
+
+def _make_private(path: Path) -> None:
+    try:
+        os.mkdir(path, _MODE)
+        os.chmod(path, _MODE)  # the umask may have taken even our own rights
+    except FileExistsError:
+        pass
+    fault = directory_fault_of(os.lstat(path))
+    if fault is not None:
+        raise Conflict(f"{ascii(str(path))[:400]} cannot hold executions: {fault.value}", reason="not-private")

@@ -1,0 +1,185 @@
+"""What state.json says, member by member, in each of the three states. Pure: the same facts make the same members.
+
+Every member is there from the start, null until it is known (docs/reference/supervision.md). What an execution is defined by
+never changes after `accepted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from fable_exec.lifecycle import Facts, State, terminal_reason
+from fable_exec.outcome import Applied
+from fable_exec.procident.identity import ProcessIdentity
+
+__all__ = ["Containment", "Emptiness", "Usage", "accepted", "kept_by", "outcome", "running"]
+
+_LONGEST_ERROR = 500
+_MOST_REMAINING = 64
+
+
+@attrs.frozen(kw_only=True)
+class Usage:
+    """What the leader and its waited-for children used, and the most that the whole tree was seen with."""
+
+    user_seconds: float
+    system_seconds: float
+    peak_kibibytes: int
+    peak_processes: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class Emptiness:
+    """What was found when the leader was gone, and by what it was proved that nothing is left.
+
+    Args:
+        proof: cgroup_empty, pidns_dead or echild; "none" proves nothing.
+        found: [pid in the job's own numbers, name] of those that were alive beside the leader.
+        remaining: the same of those that could not be ended.
+        term_sent, kill_sent: whether they were told to end, and made to.
+    """
+
+    proof: str = "none"
+    found: Sequence[Sequence[Any]] = ()
+    remaining: Sequence[Sequence[Any]] = ()
+    term_sent: bool = False
+    kill_sent: bool = False
+
+
+def accepted(
+    *,
+    execution_id: str,
+    schema_version: int,
+    request: Mapping[str, Any],
+    supervisor: ProcessIdentity,
+    accepted_at: str,
+) -> dict[str, Any]:
+    """The whole document of an execution that was just accepted.
+
+    Args:
+        request: what it is defined by, as `keeper.requests` makes it: its members stand in the document as they are.
+        supervisor: the keeper.
+    """
+    return {
+        **dict.fromkeys(_LATER),
+        **request,
+        "schema_version": schema_version,
+        "execution_id": execution_id,
+        "state": State.ACCEPTED.value,
+        "accepted_at": accepted_at,
+        **kept_by(supervisor),
+        "descendants": _descendants(Facts(), None),
+    }
+
+
+_LATER = (
+    "started_at",
+    "exited_at",
+    "finished_at",
+    "runner_pid",
+    "runner_pgid",
+    "runner_sid",
+    "runner_birth_token",
+    "runner_identity",
+    "returncode",
+    "exit_code",
+    "signal",
+    "termination_reason",
+    "launch_error",
+    "deadline",
+    "stop_requested_at",
+    "stop_signal_sent_at",
+    "stop_error",
+    "kill_sent",
+    "confinement",
+    "containment",
+    "quiescence_proof",
+    "run_id",
+    "final_tree_sha256",
+    "proof",
+    "usage",
+    "output_bytes",
+    "output_dropped_bytes",
+    "planted_files",
+)
+
+
+def kept_by(supervisor: ProcessIdentity) -> dict[str, Any]:
+    """The members that name the keeper."""
+    return {
+        "supervisor_pid": supervisor.pid,
+        "supervisor_birth_token": None if supervisor.birth is None else str(supervisor.birth),
+        "supervisor_identity": supervisor.to_members(),
+    }
+
+
+@attrs.frozen
+class Containment:
+    """What holds the job together: the rung of the ladder, and what the plan gives, protection by protection."""
+
+    rung: str
+    applied: tuple[Applied, ...]
+
+
+def running(runner: ProcessIdentity, containment: Containment, started_at: str) -> dict[str, Any]:
+    """What is added once the leader waits at its gate. It leads a session and a group of its own."""
+    return {
+        "state": State.RUNNING.value,
+        "started_at": started_at,
+        "runner_pid": runner.pid,
+        "runner_pgid": runner.pid,
+        "runner_sid": runner.pid,
+        "runner_birth_token": None if runner.birth is None else str(runner.birth),
+        "runner_identity": runner.to_members(),
+        "containment": containment.rung,
+        "confinement": [attrs.asdict(each) for each in containment.applied],
+    }
+
+
+def outcome(
+    facts: Facts,
+    *,
+    finished_at: str,
+    exited_at: str | None = None,
+    emptiness: Emptiness | None = None,
+    usage: Usage | None = None,
+) -> dict[str, Any]:
+    """How it ended: what the terminal record gets.
+
+    Args:
+        exited_at: when the leader's end was noticed; None when it never ran, or nobody noticed.
+        emptiness: None when nobody looked.
+    """
+    return {
+        "state": State.EXITED.value,
+        "exited_at": exited_at,
+        "finished_at": finished_at,
+        "returncode": facts.returncode,
+        "exit_code": facts.exit_code,
+        "signal": facts.signal,
+        "termination_reason": terminal_reason(facts).value,
+        "launch_error": None if facts.launch_error is None else facts.launch_error[:_LONGEST_ERROR],
+        "deadline": None if facts.deadline is None else facts.deadline.value,
+        "kill_sent": facts.kill_sent,
+        "quiescence_proof": "none" if emptiness is None else emptiness.proof,
+        "descendants": _descendants(facts, emptiness),
+        "usage": None if usage is None else attrs.asdict(usage),
+    }
+
+
+def _descendants(facts: Facts, emptiness: Emptiness | None) -> dict[str, Any]:
+    looked = emptiness is not None and not facts.descendant_error
+    found = emptiness or Emptiness()
+    return {
+        "checked": looked,
+        "detected": facts.descendants_detected,
+        "detected_processes": [list(each) for each in found.found][:_MOST_REMAINING],
+        "quiescent": facts.descendants_quiescent,
+        "term_sent": found.term_sent,
+        "kill_sent": found.kill_sent,
+        "remaining_pids": [each[0] for each in found.remaining][:_MOST_REMAINING],
+        "error": facts.descendant_error[:_LONGEST_ERROR] or None,
+    }

@@ -1,0 +1,68 @@
+"""The two locks of a keeper's life: one says that an execution is kept, the other that a workspace is taken.
+
+flock(2) locks belong to the open file, so whoever opens the file anew is kept out, in any process, and the kernel gives a lock
+back when its holder dies. A keeper holds both; a reader only looks.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from fable_exec._sys import locks
+
+__all__ = ["is_held", "last_touched", "take", "touch"]
+
+_LOOKERS_SECONDS = 0.1
+"""Whoever looks has the lock for microseconds; a keeper has it for life."""
+_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK if os.name != "nt" else os.O_RDWR
+
+
+def take(path: Path) -> int | None:
+    """A descriptor that holds the lock `path`, which is made if need be and never removed; None when another holds it.
+
+    Raises OSError.
+    """
+    fd = os.open(path, _FLAGS | os.O_CREAT, 0o600)
+    try:
+        if locks.lock_within(fd, _LOOKERS_SECONDS):
+            return fd
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    return None
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody holds the lock; False where there is no such file. Looking takes it for a moment, and never waits.
+
+    Raises OSError.
+    """
+    try:
+        fd = os.open(path, _FLAGS)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return False
+        raise
+    try:
+        if not locks.try_shared_lock(fd):
+            return True
+        locks.unlock(fd)  # close alone would not do where a child has the descriptor too
+        return False
+    finally:
+        os.close(fd)
+
+
+def touch(fd: int) -> None:
+    """Leave a sign of life: the time of the lock's last change is now."""
+    os.utime(fd)
+
+
+def last_touched(path: Path) -> float | None:
+    """When the holder last left a sign of life, in seconds since the epoch; None where there is no such file."""
+    try:
+        return os.stat(path).st_mtime
+    except FileNotFoundError:
+        return None

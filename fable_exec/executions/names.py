@@ -1,0 +1,88 @@
+"""Where an execution lies and what its files are called. Pure but for the look at the environment of this process.
+
+The root is FABLE_EXEC_STATE_DIR itself, else `fable-exec/executions` in the platform's directory for the state of programs
+(XDG Base Directory Specification 0.8, XDG_STATE_HOME).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = [
+    "BELL_NAME",
+    "RUNNER_LOG_NAME",
+    "RUN_LOCK_NAME",
+    "RUNTIME_NAME",
+    "SPEC_NAME",
+    "STATE_DIR_VARIABLE",
+    "SUPERVISOR_LOG_NAME",
+    "canonical_id",
+    "default_root",
+    "execution_directory",
+    "ids_in",
+    "workspace_lock_path",
+]
+
+STATE_DIR_VARIABLE = "FABLE_EXEC_STATE_DIR"
+RUN_LOCK_NAME = "run.lock"
+RUNNER_LOG_NAME = "runner.log"
+SUPERVISOR_LOG_NAME = "supervisor.log"
+SPEC_NAME = "spec.md"
+BELL_NAME = "bell"
+RUNTIME_NAME = "host-runtime"
+_WORKSPACE_LOCKS = ".workspaces"
+
+
+def default_root(environment: Mapping[str, str] | None = None) -> Path:
+    """The directory of all executions, absolute; it need not exist."""
+    given = os.environ if environment is None else environment
+    if given.get(STATE_DIR_VARIABLE):
+        return Path(given[STATE_DIR_VARIABLE]).absolute()
+    return _state_home(given) / "fable-exec" / "executions"
+
+
+def _state_home(environment: Mapping[str, str]) -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support"
+    if sys.platform == "win32":
+        return Path(environment.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    given = environment.get("XDG_STATE_HOME", "")
+    return Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"
+
+
+def canonical_id(text: str | uuid.UUID) -> str:
+    """The one spelling of an execution's id. Raises ValueError for what is no UUID."""
+    try:
+        return str(text if isinstance(text, uuid.UUID) else uuid.UUID(text))
+    except (ValueError, AttributeError, TypeError):
+        raise ValueError(f"execution id {ascii(text)[:100]} must be a valid UUID") from None
+
+
+def execution_directory(root: Path, execution_id: str) -> Path:
+    """The directory of the execution with that canonical id."""
+    return root / execution_id
+
+
+def ids_in(root: Path) -> list[str]:
+    """The ids of all directories that can be executions, sorted; none where there is no root."""
+    try:
+        names = os.listdir(root)
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in names if _is_canonical(name))
+
+
+def _is_canonical(name: str) -> bool:
+    try:
+        return canonical_id(name) == name
+    except ValueError:
+        return False
+
+
+def workspace_lock_path(root: Path, device: int, inode: int) -> Path:
+    """The lock that the keeper of a workspace holds: of the directory itself, whatever it is called."""
+    return root / _WORKSPACE_LOCKS / f"{device:x}-{inode:x}.lock"

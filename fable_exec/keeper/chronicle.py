@@ -1,0 +1,45 @@
+"""What a keeper saw, as it saw it: one JSON line an event in supervisor.log. It tells people why; nothing is decided by it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from fable_exec.executions import now
+from fable_exec.executions.names import SUPERVISOR_LOG_NAME
+from fable_exec.lifecycle import Event, Phase
+
+__all__ = ["Chronicle"]
+
+_MOST_BYTES = 1024 * 1024
+"""A keeper writes some ten lines; whatever makes it write for ever must not fill the disk."""
+
+
+class Chronicle:
+    """The log, open for appending as long as the keeper lives. What cannot be written is not."""
+
+    def __init__(self, directory: Path) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._log = os.open(directory / SUPERVISOR_LOG_NAME, flags, 0o600)
+
+    def write(self, event: Event, phase: Phase) -> None:
+        """Note `event`, and the phase that it led to."""
+        self.note(type(event).__name__, phase=phase.value, **_members(event))
+
+    def note(self, what: str, **members: Any) -> None:
+        """Note something else."""
+        line = json.dumps({"time": now(), "event": what, **members}, default=str) + "\n"
+        try:
+            if os.fstat(self._log).st_size + len(line) <= _MOST_BYTES:
+                os.write(self._log, line.encode("ascii"))
+        except OSError:
+            pass  # the job and its outcome matter more
+
+
+def _members(event: Event) -> dict[str, Any]:
+    found = attrs.asdict(event, value_serializer=lambda _, __, value: getattr(value, "value", value))
+    return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in found.items()}

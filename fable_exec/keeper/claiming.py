@@ -1,0 +1,102 @@
+"""The start decision, under the lock of the execution: it exists already, it must not be, or it is ours to keep."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from fable_exec.errors import Conflict, StateUnreadable
+from fable_exec.executions import SCHEMA_VERSION, ExecutionDirectory, now
+from fable_exec.executions.documents import accepted
+from fable_exec.executions.holding import take
+from fable_exec.executions.names import RUNTIME_NAME, SPEC_NAME, workspace_lock_path
+from fable_exec.keeper.requests import Answer, Answered, KeepRequest
+from fable_exec.keeper.surroundings import make_runtime
+from fable_exec.procident import identify
+from fable_exec.statefile import HeldState, TerminalRecord
+
+__all__ = ["Claim", "claim"]
+
+
+@attrs.frozen
+class Claim:
+    """An accepted execution: its locks are held as long as this process lives, and its end can be recorded."""
+
+    directory: ExecutionDirectory
+    run_lock: int
+    record: TerminalRecord
+    document: dict[str, Any]
+
+
+def claim(request: KeepRequest) -> Claim | Answered:
+    """Accept `request`, durably, or say why not. What was not accepted leaves no state."""
+    directory = ExecutionDirectory.of(Path(request.root), request.execution_id)
+    try:
+        directory.make()
+        with directory.state.locked() as held:
+            return _existing(held, request) or _claim(directory, held, request)
+    except StateUnreadable as error:
+        return Answered(answer=Answer.CONFLICT, reason="unreadable", text=str(error))
+    except Conflict as error:
+        return Answered(answer=Answer.CONFLICT, reason=error.reason, text=str(error))
+    except OSError as error:
+        return Answered(answer=Answer.FAILED, reason="accept", text=str(error), errno=error.errno or 0)
+
+
+def _existing(held: HeldState, request: KeepRequest) -> Answered | None:
+    reading = held.read()
+    if reading is None:
+        return None
+    if reading.document.get("request_fingerprint") == request.fingerprint:
+        return Answered(answer=Answer.EXISTING)
+    text = f"execution {request.execution_id} was asked for with another request before; use another id"
+    return Answered(answer=Answer.CONFLICT, reason="other-request", text=text)
+
+
+def _claim(directory: ExecutionDirectory, held: HeldState, request: KeepRequest) -> Claim | Answered:
+    run_lock = take(directory.run_lock)
+    if run_lock is None:
+        text = f"a keeper of execution {request.execution_id} lives, and its state is gone"
+        return Answered(answer=Answer.CONFLICT, reason="kept", text=text)
+    busy = _take_workspace(request)
+    if busy is not None:
+        return busy
+    record = directory.state.terminal_record()
+    _write_spec(directory.path, request.spec_text)
+    make_runtime(directory.path / RUNTIME_NAME)
+    document = accepted(
+        execution_id=request.execution_id,
+        schema_version=SCHEMA_VERSION,
+        request=request.defined,
+        supervisor=identify(os.getpid()),
+        accepted_at=now(),
+    )
+    held.write(document)
+    return Claim(directory, run_lock, record, document)
+
+
+def _take_workspace(request: KeepRequest) -> Answered | None:
+    """Hold the workspace for this execution as long as we live; the descriptor is never closed."""
+    path = workspace_lock_path(Path(request.root), request.workspace["device"], request.workspace["inode"])
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    lock = take(path)
+    if lock is not None:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, request.execution_id.encode("ascii"), 0)
+        return None
+    holder = path.read_text("ascii", "replace")[:36]
+    text = f"execution {holder} is live in the workspace {request.workspace['path']}; wait for it or stop it"
+    return Answered(answer=Answer.CONFLICT, reason="workspace", text=text)
+
+
+def _write_spec(directory: Path, text: str | None) -> None:
+    if text is None:
+        return
+    fd = os.open(directory / SPEC_NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(text.encode("utf-8", "surrogateescape"))
+        file.flush()
+        os.fsync(fd)

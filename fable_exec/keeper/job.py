@@ -1,0 +1,207 @@
+"""One job as its keeper holds it: the init that is its parent, the leader by a verified handle, its gate and its pipes.
+
+Everything here is a hold or an act; when to do what is `keeper`'s affair. Source of what an init does: _launcher/job_init.py.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from fable_exec._launcher import kernel, steps, wire
+from fable_exec._launcher.ending import freeze_and_kill, kill_children
+from fable_exec._launcher.gate import answered, open_gate
+from fable_exec._launcher.job_init import Ends, be_init
+from fable_exec._launcher.linuxos import has_children, pidfd_open, pidfd_send_signal
+from fable_exec._launcher.spawn import SpawnFailed, Streams
+from fable_exec._sys import processes
+from fable_exec.procident import ProcessHandle
+
+__all__ = ["Job", "NotMade", "make_job"]
+
+_MAKE_SECONDS = 20.0
+_ORPHAN_PAUSE_SECONDS = 0.002
+_ANSWER_BYTES = 65536
+
+
+class NotMade(Exception):
+    """There is no job: `stage` failed with `number`, about `what`. Nothing of it is left."""
+
+    def __init__(self, stage: str, number: int, what: str) -> None:
+        super().__init__(stage, number, what)
+        self.stage, self.number, self.what = stage, number, what
+
+
+class Job:
+    """A leader that waits at its gate, its init, and our ends of their pipes.
+
+    Attributes:
+        channel: messages of the init. init_handle: readable when the init has ended. answer: the gate's pipe, -1 once it is read.
+        output: reading end of both streams of the job; not closed here.
+        leader: who the leader is; signals to its group go through it.
+        orphan_status: wait status of a leader that outlived its init and became our child; None as long as none did.
+    """
+
+    def __init__(self, init: int, rung: str, channel: socket.socket, gate: int, answer: int, output: int) -> None:
+        self.init, self.rung, self.channel = init, rung, channel
+        self.init_handle = pidfd_open(init)
+        self._gate, self.answer, self.output = gate, answer, output
+        self.leader: ProcessHandle | None = None
+        self.orphan_status: int | None = None
+        self._reaped = False
+
+    def await_leader(self) -> None:
+        """Wait until the init has made the leader. Raises NotMade."""
+        try:
+            message, descriptors = self._receive_within(_MAKE_SECONDS)
+        except wire.PeerGone:
+            raise NotMade("init", 0, "the init ended while it made the job") from None
+        if "failed" in message:
+            raise NotMade(message["failed"], message["errno"], message["what"])
+        with ExitStack() as held:
+            held.callback(os.close, descriptors[0])
+            try:
+                self.leader = ProcessHandle.of(processes.number_behind(descriptors[0]))
+            except OSError as error:  # IdentityLost too: it died at its gate
+                raise NotMade("identity", error.errno or 0, str(error)) from None
+
+    def open_gate(self) -> None:
+        """Let the leader execute its program; `answer` tells whether it did."""
+        open_gate(self._gate)
+
+    def take_answer(self) -> SpawnFailed | None:
+        """Why the program does not run, or None when it does. Called once `answer` is readable; waits for its end."""
+        pieces = []
+        while piece := os.read(self.answer, _ANSWER_BYTES):
+            pieces.append(piece)
+        os.close(self.answer)
+        self.answer = -1
+        return answered(b"".join(pieces))
+
+    def ask(self, word: str) -> None:
+        """Have the init "look", "terminate" or "kill"; its answer comes on `channel`. Raises PeerGone."""
+        wire.send(self.channel, word)
+
+    def receive(self) -> dict[str, Any]:
+        """The init's next message. Raises PeerGone."""
+        message, descriptors = wire.receive(self.channel)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        found: dict[str, Any] = message
+        return found
+
+    def dismiss(self) -> None:
+        """Tell the init that nobody needs it any more: it ends, and whatever is left below it."""
+        self.channel.close()
+
+    def kill_init(self) -> None:
+        """SIGKILL to the init, and with it to everything in its namespace."""
+        try:
+            pidfd_send_signal(self.init_handle, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def await_init(self, seconds: float) -> bool:
+        """Wait for the init's end, and reap it; False when it lives on. In a namespace that end proves that nothing is left."""
+        waiting = select.poll()
+        waiting.register(self.init_handle, select.POLLIN)
+        if not self._reaped and waiting.poll(int(seconds * 1000)):
+            os.waitpid(self.init, 0)
+            self._reaped = True
+        return self._reaped
+
+    def adopt_orphans(self, seconds: float) -> bool:
+        """End whatever an init without a namespace left to us, its subreaper; whether wait(2) says that nothing is left."""
+        give_up_at = time.monotonic() + seconds
+        self._reap_orphans()
+        while has_children() and time.monotonic() < give_up_at:
+            kill_children()
+            freeze_and_kill()
+            self._reap_orphans()
+            time.sleep(_ORPHAN_PAUSE_SECONDS)
+        return not has_children()
+
+    def _reap_orphans(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if self.leader is not None and pid == self.leader.pid:
+                self.orphan_status = status
+            self._reaped = self._reaped or pid == self.init
+
+    def close(self) -> None:
+        """Give every descriptor back but `output`. A gate that was not opened is closed, and ends its leader."""
+        self.channel.close()
+        for descriptor in (self.init_handle, self._gate, self.answer):
+            if descriptor >= 0:
+                os.close(descriptor)
+        if self.leader is not None:
+            self.leader.close()
+
+    def _receive_within(self, seconds: float) -> tuple[dict[str, Any], list[int]]:
+        waiting = select.poll()
+        waiting.register(self.channel.fileno(), select.POLLIN)
+        if not waiting.poll(int(seconds * 1000)):
+            raise NotMade("init", 0, f"the init said nothing within {seconds:g} s")
+        return wire.receive(self.channel)
+
+
+def make_job(plan: Mapping[str, Any], request: Mapping[str, Any], rung: str) -> Job:
+    """Fork the init, and wait until its leader is at the gate.
+
+    Raises:
+        NotMade: nothing is left of it.
+    """
+    null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+    channel, theirs = wire.socket_pair()
+    gate, our_gate = os.pipe()
+    our_answer, answer = os.pipe()
+    our_output, output = os.pipe()
+    ends = Ends(theirs, gate, answer, Streams(null, output, output))
+    try:
+        init = steps.run("namespaces", lambda: _fork(steps.namespace_flags(plan["namespaces"])))
+    except steps.StepFailed as failure:
+        for descriptor in (our_gate, our_answer, our_output, gate, answer, output, null):
+            os.close(descriptor)
+        channel.close()
+        theirs.close()
+        raise NotMade(failure.step, failure.number, "") from None
+    if init == 0:
+        be_init(dict(plan), dict(request), ends)
+    theirs.close()
+    for descriptor in (gate, answer, output, null):
+        os.close(descriptor)
+    job = Job(init, rung, channel, our_gate, our_answer, our_output)
+    try:
+        job.await_leader()
+    except NotMade:
+        unmake(job)
+        os.close(our_output)
+        raise
+    return job
+
+
+def unmake(job: Job) -> None:
+    """End a job that never ran, with everything of it."""
+    job.dismiss()
+    job.kill_init()
+    job.await_init(_MAKE_SECONDS)
+    job.adopt_orphans(_MAKE_SECONDS)
+    job.close()
+
+
+def _fork(flags: int) -> int:
+    if flags:
+        return kernel.clone(flags)
+    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    return os.fork()

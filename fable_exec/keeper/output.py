@@ -1,0 +1,63 @@
+"""A job's output: from its pipe to its log, at most so many bytes of it, the rest counted and dropped."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["OutputLog"]
+
+_PIECE_BYTES = 65536
+_PIECES_AT_ONCE = 16
+
+
+class OutputLog:
+    """The reading end of the pipe and the log.
+
+    Attributes:
+        written_bytes: what came. dropped_bytes: what of it is not in the log, for want of room in its bound or on the disk.
+        is_over: the end of the pipe was seen: nobody has the other one.
+    """
+
+    def __init__(self, path: Path, pipe: int, most_bytes: int) -> None:
+        self._log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self.pipe = pipe
+        os.set_blocking(pipe, False)
+        self._room = most_bytes
+        self.written_bytes = self.dropped_bytes = 0
+        self.is_over = False
+
+    def take(self) -> bool:
+        """Move what is there, a bounded amount; whether there was anything."""
+        before = self.written_bytes
+        for _ in range(_PIECES_AT_ONCE):
+            try:
+                piece = os.read(self.pipe, _PIECE_BYTES)
+            except BlockingIOError:
+                break
+            if not piece:
+                self.is_over = True
+                break
+            self._write(piece)
+        return self.written_bytes > before
+
+    def _write(self, piece: bytes) -> None:
+        self.written_bytes += len(piece)
+        kept = self._append(piece[: self._room])
+        self._room -= kept
+        self.dropped_bytes += len(piece) - kept
+
+    def _append(self, piece: bytes) -> int:
+        """How many bytes of it are in the log: a full disk must not end the job, nor hold it up."""
+        done = 0
+        while done < len(piece):
+            try:
+                done += os.write(self._log, piece[done:])
+            except OSError:
+                break
+        return done
+
+    def close(self) -> None:
+        """Close both."""
+        os.close(self.pipe)
+        os.close(self._log)

@@ -1,0 +1,91 @@
+"""What a keeper is asked to keep, and what it answers at once: values, and their form on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+import attrs
+
+from fable_exec.outcome import Applied
+
+__all__ = ["Answer", "Answered", "KeepRequest"]
+
+
+class Answer(Enum):
+    """What became of a request to keep."""
+
+    KEPT = "kept"
+    """It runs, or has ended already: the state says which."""
+    EXISTING = "existing"
+    """The same was asked for before."""
+    CONFLICT = "conflict"
+    FAILED = "failed"
+    """Nothing was accepted."""
+
+
+@attrs.frozen(kw_only=True)
+class Answered:
+    """The answer. `reason` is a stable word, `text` for people, `errno` of the system where it has one."""
+
+    answer: Answer
+    reason: str = ""
+    text: str = ""
+    errno: int = 0
+
+    def to_wire(self) -> dict[str, Any]:
+        return {**attrs.asdict(self), "answer": self.answer.value}
+
+    @classmethod
+    def from_wire(cls, message: Mapping[str, Any]) -> Answered:
+        return cls(**{**message, "answer": Answer(message["answer"])})
+
+
+@attrs.frozen(kw_only=True)
+class KeepRequest:
+    """One execution, decided by the host and complete; the keeper only carries it out.
+
+    Args:
+        root: the directory of all executions, absolute; `execution_id` is canonical.
+        fingerprint: of what was asked for.
+        workspace: its path with device and inode, as the launcher takes them.
+        defined: members of the state that never change: what the execution is defined by.
+        spec_text: what is kept as the specification.
+        plan: as `confine.Plan.to_wire` writes it; None where `launch_error` says why there is none.
+        rung: how the job is contained: pidns or subreaper.
+        applied: what the plan gives.
+        command: as `runner.Command.to_wire` writes it.
+        launch_error, launch_errno: what failed before there could be a process.
+        user, group: whom the job runs as.
+    """
+
+    root: str
+    execution_id: str
+    fingerprint: str
+    workspace: Mapping[str, Any]
+    defined: Mapping[str, Any]
+    user: int
+    group: int
+    spec_text: str | None = None
+    plan: Mapping[str, Any] | None = None
+    rung: str = ""
+    applied: tuple[Applied, ...] = ()
+    command: Mapping[str, Any] = attrs.field(factory=dict)
+    launch_error: str | None = None
+    launch_errno: int | None = None
+    policy_failure_codes: Sequence[int] = ()
+    hard_timeout_seconds: float | None = None
+    idle_timeout_seconds: float | None = None
+    stop_grace_seconds: float = 10.0
+    descendant_grace_seconds: float = 2.0
+    max_output_bytes: int | None = None
+    log_bytes: int = 0
+    heartbeat_seconds: float = 30.0
+
+    def to_wire(self) -> dict[str, Any]:
+        return attrs.asdict(self)
+
+    @classmethod
+    def from_wire(cls, message: Mapping[str, Any]) -> KeepRequest:
+        return cls(**{**message, "applied": tuple(Applied(**each) for each in message["applied"])})

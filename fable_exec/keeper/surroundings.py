@@ -1,0 +1,37 @@
+"""The directories of a job's own: temporary files, caches and settings, private to this user and to this execution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["DIRECTORIES", "make_runtime", "runtime_environment"]
+
+DIRECTORIES = ("tmp", "home", "root", "cache", "config", "data", "state", "npm", "bun", "claude")
+_GIT_CONFIG_NAME = "gitconfig"
+_GIT_CONFIG = "[commit]\n\tgpgsign = false\n[tag]\n\tgpgsign = false\n"
+
+
+def make_runtime(runtime: Path) -> None:
+    """Make `runtime` and what is in it, unless it is there. Raises OSError."""
+    for directory in (runtime, *(runtime / name for name in DIRECTORIES)):
+        directory.mkdir(mode=0o700, exist_ok=True)
+    (runtime / _GIT_CONFIG_NAME).write_text(_GIT_CONFIG, "ascii")
+
+
+def runtime_environment(runtime: Path) -> Mapping[str, str]:
+    """The variables that lead programs there."""
+    return {
+        "XDG_CACHE_HOME": f"{runtime}/cache",
+        "XDG_CONFIG_HOME": f"{runtime}/config",
+        "XDG_DATA_HOME": f"{runtime}/data",
+        "XDG_STATE_HOME": f"{runtime}/state",
+        "npm_config_cache": f"{runtime}/npm",
+        "BUN_INSTALL_CACHE_DIR": f"{runtime}/bun",
+        "CLAUDE_CONFIG_DIR": f"{runtime}/claude",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "DISABLE_TELEMETRY": "1",
+        "GIT_CONFIG_GLOBAL": f"{runtime}/{_GIT_CONFIG_NAME}",
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }

@@ -1,0 +1,85 @@
+"""The root of all keepers of one host: single-threaded, with everything loaded that they need, it forks one for each request.
+
+A keeper is its child only while both live: it does not end with the zygote, nor the zygote with its host's last job.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+from collections.abc import Mapping
+from typing import NoReturn
+
+from fable_exec._launcher import kernel, steps, wire
+from fable_exec._launcher.descriptor_limit import raise_descriptor_limit
+from fable_exec._launcher.probe import probe
+from fable_exec.keeper.keeper import keep
+from fable_exec.keeper.requests import KeepRequest
+
+__all__ = ["serve"]
+
+
+def serve(its_socket: int) -> None:
+    """Fork keepers as the host asks, until the host is gone."""
+    steps.default_signals()
+    kernel.close_all_but(its_socket)
+    raise_descriptor_limit()
+    os.umask(0o077)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps: no keeper stays a zombie
+    host = wire.adopt(its_socket)
+    hello, handles = wire.receive(host)
+    wire.send(host, {"support": _support(hello["user"], hello["group"])})
+    gc.collect()
+    gc.freeze()
+    try:
+        _serve_requests(host, handles)
+    except wire.PeerGone:
+        pass
+
+
+def _support(user: int, group: int) -> Mapping[str, object]:
+    """What this host can do for that user. Asked in a child: it means to become that user."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        return probe(user, group)
+    finally:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+
+def _serve_requests(host: socket.socket, handles: list[int]) -> None:
+    waiting = select.poll()
+    for descriptor in (host.fileno(), *handles):
+        waiting.register(descriptor, select.POLLIN)
+    while not any(descriptor in handles for descriptor, _ in waiting.poll()):
+        try:
+            message, descriptors = wire.receive(host)
+        except wire.DescriptorsLost:
+            continue  # the host sees that its end is closed
+        _fork_keeper(message, descriptors[0])
+
+
+def _fork_keeper(message: dict[str, object], reply: int) -> None:
+    try:
+        pid = os.fork()
+    except OSError as error:
+        with wire.adopt(reply) as channel:
+            wire.send(channel, {"answer": "failed", "reason": "fork", "text": str(error), "errno": error.errno or 0})
+        return
+    if pid == 0:
+        _be_keeper(message, reply)
+    os.close(reply)
+
+
+def _be_keeper(message: dict[str, object], reply: int) -> NoReturn:
+    status = 1
+    try:
+        os.setsid()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        kernel.close_all_but(reply)
+        keep(KeepRequest.from_wire(message), wire.adopt(reply))
+        status = 0
+    finally:
+        os._exit(status)

@@ -1,0 +1,9 @@
+"""Supervised executions: long jobs that outlive whoever asked for them, are never started twice, and whose end is recorded once."""
+
+from __future__ import annotations
+
+from fable_exec.executions import ExecutionSpec
+from fable_exec.supervisor.execution import Execution
+from fable_exec.supervisor.supervisor import Supervisor
+
+__all__ = ["Execution", "ExecutionSpec", "Supervisor"]

@@ -1,0 +1,182 @@
+"""From a specification to what a keeper carries out: policy, executable, plan and environment, all decided in the host.
+
+What cannot be had is part of the request too, as its launch error: an execution that was asked for has a record of its end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fable_exec.confine import FileView, Plan, Support, compile_kept_plan
+from fable_exec.errors import ConfinementUnavailable, ExecutableDenied, PolicyError
+from fable_exec.executables import AllowedExecutables, Executable, resolve_executables
+from fable_exec.executions import ExecutionDirectory, ExecutionSpec
+from fable_exec.executions.names import RUNNER_LOG_NAME, RUNTIME_NAME, SPEC_NAME, SUPERVISOR_LOG_NAME
+from fable_exec.keeper.requests import KeepRequest
+from fable_exec.keeper.surroundings import runtime_environment
+from fable_exec.policy import BrokerPolicy
+from fable_exec.runner import Command, WorkspaceIdentity
+from fable_exec.runtimes import runtime_paths
+
+__all__ = ["policy_of", "request_to_keep"]
+
+_PASSED_NAMES = ("LANG", "LOGNAME", "NO_COLOR", "SHELL", "TERM", "USER")
+_PASSED_PREFIX = "LC_"
+_DEFAULT_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
+_ENOENT = 2
+
+
+def policy_of(spec: ExecutionSpec) -> BrokerPolicy:
+    """The policy of the specification, else one that allows exactly its program. Raises PolicyError."""
+    if spec.policy is not None:
+        return spec.policy
+    return BrokerPolicy(workspace=spec.workspace, allowed_executables=(spec.argv[0],))
+
+
+def request_to_keep(
+    spec: ExecutionSpec, execution_id: str, root: Path, identity: WorkspaceIdentity, support: Support
+) -> KeepRequest:
+    """The whole request.
+
+    Raises:
+        PolicyError, ExecutableDenied: the policy has faults, or does not allow the program: nothing is accepted.
+    """
+    policy = policy_of(spec)
+    directory = ExecutionDirectory.of(root, execution_id)
+    user, group = identity.command_owner()
+    common = {
+        "root": str(root),
+        "execution_id": execution_id,
+        "fingerprint": spec.fingerprint(),
+        "workspace": {"path": identity.path, "device": identity.device, "inode": identity.inode},
+        "defined": _defined(spec, policy, directory),
+        "spec_text": spec.spec_text,
+        "user": user,
+        "group": group,
+        "policy_failure_codes": sorted(spec.policy_failure_codes),
+        **{name: getattr(spec, name) for name in _TIMES_AND_BOUNDS},
+    }
+    try:
+        return KeepRequest(**common, **_means(spec, policy, directory, identity, support))
+    except ConfinementUnavailable as error:
+        return KeepRequest(**common, launch_error=f"confinement: {error}")
+    except _NotThere as error:
+        return KeepRequest(**common, launch_error=str(error), launch_errno=_ENOENT)
+
+
+_TIMES_AND_BOUNDS = (
+    "hard_timeout_seconds",
+    "idle_timeout_seconds",
+    "stop_grace_seconds",
+    "descendant_grace_seconds",
+    "max_output_bytes",
+    "log_bytes",
+    "heartbeat_seconds",
+)
+
+
+class _NotThere(Exception):
+    """The program is not there."""
+
+
+def _defined(spec: ExecutionSpec, policy: BrokerPolicy, directory: ExecutionDirectory) -> dict[str, Any]:
+    path = directory.path
+    return {
+        "request_fingerprint": spec.fingerprint(),
+        "argv": list(spec.argv),
+        "workspace": str(spec.workspace),
+        "engine_dir": None,
+        "spec": None if spec.spec_text is None else str(path / SPEC_NAME),
+        "spec_sha256": spec.spec_sha256,
+        "policy_digest": policy.digest,
+        "verdict": spec.verdict,
+        "labels": dict(spec.labels),
+        "runner_log": str(path / RUNNER_LOG_NAME),
+        "supervisor_log": str(path / SUPERVISOR_LOG_NAME),
+        **{name: getattr(spec, name) for name in _TIMES_AND_BOUNDS},
+    }
+
+
+def _means(
+    spec: ExecutionSpec, policy: BrokerPolicy, directory: ExecutionDirectory, identity: WorkspaceIdentity, support: Support
+) -> dict[str, Any]:
+    runtime = directory.path / RUNTIME_NAME
+    with_path = {**os.environ, "PATH": spec.environment.get("PATH") or os.environ.get("PATH") or _DEFAULT_PATH}
+    executables = _resolved(spec, policy, with_path)
+    try:
+        executable = _executable(spec, executables)
+        plan = _plan(policy, directory, executables, support)
+        command = Command(
+            argv=(executable.registered_path, *spec.argv[1:]),
+            executable=executable,
+            environment=_environment(spec, policy, directory, executables.path),
+        )
+    finally:
+        executables.close()
+    user, group = identity.command_owner()
+    return {
+        "plan": {
+            **plan.to_wire(str(runtime)),
+            "user": user,
+            "group": group,
+            "workspace": {"path": identity.path, "device": identity.device, "inode": identity.inode},
+        },
+        "rung": "subreaper" if plan.mode == "plain" else "pidns",
+        "applied": plan.applied,
+        "command": {**command.to_wire(announce=False, pins_required=False), "pins": []},
+    }
+
+
+def _resolved(spec: ExecutionSpec, policy: BrokerPolicy, environment: Mapping[str, str]) -> AllowedExecutables:
+    try:
+        return resolve_executables(policy, environment)
+    except PolicyError as error:
+        if spec.policy is not None:
+            raise
+        raise _NotThere(f"executable: {spec.argv[0]}: {error}") from error
+
+
+def _executable(spec: ExecutionSpec, executables: AllowedExecutables) -> Executable:
+    found = executables.find(spec.argv[0])
+    if found is not None:
+        return found
+    why = executables.why_missing(spec.argv[0])
+    if why:
+        raise _NotThere(f"executable: {spec.argv[0]}: {why}")
+    raise ExecutableDenied(f"the policy does not list {ascii(spec.argv[0])[:200]}; it lists {', '.join(executables.names)[:500]}")
+
+
+def _plan(policy: BrokerPolicy, directory: ExecutionDirectory, executables: AllowedExecutables, support: Support) -> Plan:
+    view = FileView(
+        workspace=str(policy.workspace),
+        writable=True,
+        runtime_paths=(*runtime_paths(executables), *policy.confinement.runtime_read_paths, str(directory.path / SPEC_NAME)),
+        writable_paths=(str(directory.path / RUNTIME_NAME),),
+    )
+    return compile_kept_plan(policy.launch, support, policy.confinement, view, policy.limits)
+
+
+def _environment(
+    spec: ExecutionSpec, policy: BrokerPolicy, directory: ExecutionDirectory, path: tuple[str, ...]
+) -> dict[str, str]:
+    rules = policy.environment
+    passed = {name: value for name, value in os.environ.items() if _is_passed(name) or rules.inherits(name)}
+    return {
+        **passed,
+        **rules.set,
+        "PATH": os.pathsep.join(path),
+        "PYTHONUNBUFFERED": "1",
+        **runtime_environment(directory.path / RUNTIME_NAME),
+        **spec.environment,
+        "FABLE_EXEC_ID": directory.execution_id,
+        "FABLE_EXEC_DIR": str(directory.path),
+        "FABLE_EXEC_TARGET_DIR": str(spec.workspace),
+        "FABLE_EXEC_SUPERVISED": "1",
+    }
+
+
+def _is_passed(name: str) -> bool:
+    return name in _PASSED_NAMES or name.startswith(_PASSED_PREFIX)

@@ -1,0 +1,131 @@
+"""Our end of the keepers' zygote: started with the first execution, asked for one keeper after the other. Safe among threads."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from pathlib import Path
+from typing import Any
+
+import attr
+import attrs
+
+from fable_exec._launcher import wire
+from fable_exec._sys.forks import ProcessLock
+from fable_exec.confine import Support
+from fable_exec.errors import BrokerGone, LaunchFailed
+from fable_exec.keeper.requests import Answered, KeepRequest
+from fable_exec.runner.programs import Program, own_handle
+
+__all__ = ["KeeperZygote", "Waiting"]
+
+_PROGRAM = Path(__file__).parent.parent / "keeper" / "__main__.py"
+_LIBRARIES = tuple(dict.fromkeys(str(Path(str(module.__file__)).parent.parent) for module in (attr, attrs)))
+_OWN_LIBRARY = str(Path(__file__).parent.parent.parent)
+_START_SECONDS = 20.0
+_KEEP_SECONDS = 60.0
+_CLOSE_SECONDS = 2.0
+
+
+@attrs.frozen
+class Waiting:
+    """One request under way: the socket on which its keeper answers once. Whoever has it closes it."""
+
+    channel: socket.socket
+
+    def answer(self) -> Answered:
+        """The answer, once `channel` is readable. Raises BrokerGone when the keeper ended without one."""
+        try:
+            message, _ = wire.receive(self.channel)
+        except wire.PeerGone:
+            raise BrokerGone("the keeper ended before it answered") from None
+        return Answered.from_wire(message)
+
+    def wait(self, seconds: float = _KEEP_SECONDS) -> Answered:
+        """Wait for the answer, so long at most. Raises BrokerGone."""
+        waiting = select.poll()
+        waiting.register(self.channel.fileno(), select.POLLIN)
+        if not waiting.poll(int(seconds * 1000)):
+            raise BrokerGone(f"the keeper did not answer within {seconds:g} s; it may still start the job")
+        return self.answer()
+
+
+class KeeperZygote:
+    """One running zygote. Keepers do not end with it.
+
+    Args:
+        user, group: whom jobs run as, for the question what this host can do for them.
+
+    Raises:
+        LaunchFailed: it could not be started. BrokerGone: it ended while it did.
+    """
+
+    def __init__(self, user: int, group: int) -> None:
+        self._owner = os.getpid()
+        self._sending = ProcessLock()
+        self._socket, theirs = wire.socket_pair()
+        try:
+            self._program = Program(["-S", str(_PROGRAM), _OWN_LIBRARY, *_LIBRARIES], theirs.fileno())
+        except OSError as error:
+            self._socket.close()
+            raise LaunchFailed.at("keeper", error.errno or 0, str(_PROGRAM)) from error
+        finally:
+            theirs.close()
+        try:
+            self._greet(user, group)
+        except BaseException:
+            self.close()
+            raise
+
+    def _greet(self, user: int, group: int) -> None:
+        handles = own_handle()
+        try:
+            wire.send(self._socket, {"user": user, "group": group}, tuple(handles))
+            self.support = Support.from_probe(_receive_within(self._socket, _START_SECONDS)["support"])
+        except wire.PeerGone:
+            raise BrokerGone("the keepers' zygote ended while starting") from None
+        finally:
+            for handle in handles:
+                os.close(handle)
+
+    def ask(self, request: KeepRequest) -> Waiting:
+        """Have a keeper made for `request`. Raises BrokerGone when the zygote is gone: then nothing was asked."""
+        ours, theirs = wire.socket_pair()
+        try:
+            with theirs, self._sending:
+                wire.send(self._socket, request.to_wire(), (theirs.fileno(),))
+        except wire.PeerGone:
+            ours.close()
+            raise BrokerGone("the keepers' zygote is gone") from None
+        except BaseException:
+            ours.close()
+            raise
+        return Waiting(ours)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process started it, and not one that this was forked from."""
+        return os.getpid() == self._owner
+
+    def close(self) -> None:
+        """Let the zygote end. Keepers and their jobs go on. Idempotent."""
+        if self.is_ours:
+            try:
+                self._socket.shutdown(socket.SHUT_RDWR)  # a forked copy of this process may hold it open
+            except OSError:
+                pass
+        self._socket.close()
+        if self.is_ours and not self._program.wait(_CLOSE_SECONDS):
+            self._program.kill()
+            self._program.wait(_CLOSE_SECONDS)
+        self._program.close()
+
+
+def _receive_within(channel: socket.socket, seconds: float) -> dict[str, Any]:
+    waiting = select.poll()
+    waiting.register(channel.fileno(), select.POLLIN)
+    if not waiting.poll(int(seconds * 1000)):
+        raise BrokerGone(f"the keepers' zygote did not answer within {seconds:g} s")
+    found: dict[str, Any] = wire.receive(channel)[0]
+    return found
