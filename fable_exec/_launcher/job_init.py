@@ -53,8 +53,8 @@ def be_init(plan: dict[str, Any], request: dict[str, Any], ends: Ends) -> NoRetu
     try:
         steps.default_signals()
         kernel.close_all_but(*ends.numbers())
-        _confine(plan, request)
-        _Init(plan, request, ends).serve()
+        unpinned = _confine(plan, request)
+        _Init(plan, request, ends).serve(unpinned)
     except steps.StepFailed as failure:
         _report(ends.channel, {"failed": failure.step, "errno": failure.number, "what": ""})
     except SpawnFailed as failure:
@@ -62,7 +62,9 @@ def be_init(plan: dict[str, Any], request: dict[str, Any], ends: Ends) -> NoRetu
     except wire.PeerGone:
         pass
     except Exception as error:  # the door of this process: nobody else could tell of it
-        _report(ends.channel, {"failed": "init", "errno": getattr(error, "errno", None) or 0, "what": repr(error)[:_LONGEST_TOLD]})
+        _report(
+            ends.channel, {"failed": "init", "errno": getattr(error, "errno", None) or 0, "what": repr(error)[:_LONGEST_TOLD]}
+        )
     finally:
         os._exit(0)
 
@@ -74,7 +76,9 @@ def _report(channel: socket.socket, message: dict[str, Any]) -> None:
         pass  # the keeper is gone, and with it whoever wanted to know
 
 
-def _confine(plan: dict[str, Any], request: dict[str, Any]) -> None:
+def _confine(plan: dict[str, Any], request: dict[str, Any]) -> bool:
+    """Do what the plan says; whether the kernel refused a pin that is not required."""
+    unpinned = None
     if plan["namespaces"]:
         steps.die_with_parent()
         if "user" in plan["namespaces"]:
@@ -88,6 +92,7 @@ def _confine(plan: dict[str, Any], request: dict[str, Any]) -> None:
     steps.perform(plan["launcher"])
     # A job of the same user could otherwise look into its init, or put words in its mouth (ptrace(2)).
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    return unpinned is not None
 
 
 class _Init:
@@ -101,7 +106,7 @@ class _Init:
         self._files: ProcessFiles | None = None
         self._watch: Watch | None = None
 
-    def serve(self) -> None:
+    def serve(self, unpinned: bool) -> None:
         """Make the leader, then reap and answer."""
         bell, writing = pipe_unblocking()
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -109,14 +114,14 @@ class _Init:
         self._ready.watch(bell, lambda: self._children_died(bell))
         self._ready.watch(self._ends.channel.fileno(), self._keeper_spoke)
         try:
-            self._make_leader()
+            self._make_leader(unpinned)
             while True:
                 self._ready.round(self._milliseconds())
                 self._look_at_tree()
         except wire.PeerGone:
             self._kill()
 
-    def _make_leader(self) -> None:
+    def _make_leader(self, unpinned: bool) -> None:
         executable = prepare(self._request, Workspace(**self._plan["workspace"]))
         path, copies = path_and_copies(self._request["executable"], executable, self._ends.streams)
         environment = {**self._plan["environment"], **self._request["environment"]}
@@ -130,7 +135,7 @@ class _Init:
         if self._plan["watched_limits"]:
             self._files = ProcessFiles()
             self._watch = Watch(dict(self._plan["watched_limits"]), time.monotonic())
-        wire.send(self._ends.channel, {"leader": self._leader}, (handle,))
+        wire.send(self._ends.channel, {"leader": self._leader, "unpinned": unpinned}, (handle,))
         os.close(handle)
 
     def _children_died(self, bell: int) -> None:

@@ -14,6 +14,7 @@ import signal
 
 from .kernel_errors import checked
 
+CLONE_PARENT = 0x00008000
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
@@ -85,6 +86,8 @@ def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> No
 
 def clone(flags: int) -> int:
     """Fork into the new namespaces named by `flags`. Returns 0 in the child, the child's process id in the parent.
+
+    With CLONE_PARENT the child is the caller's sibling.
 
     Only for a single-threaded process: Python's after-fork hooks do not run.
     """

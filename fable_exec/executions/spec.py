@@ -54,7 +54,7 @@ class ExecutionSpec:
     Args:
         argv: the program and its arguments, at least one item. Nothing is split and no shell is asked.
         workspace: an existing directory, resolved once; the working directory, and where the job may write.
-        execution_id: any spelling that `uuid.UUID` takes; None gets a new one. The same id with the same specification is the same
+        execution_id: any spelling that `uuid.UUID` takes; None gets a new one. The same id with the same specification is one
             execution.
         policy: what the job may do; its workspace must be `workspace`. None allows exactly the program of `argv` to write in the
             workspace, and all else as strictly as a policy's defaults.

@@ -8,11 +8,12 @@ from typing import Any
 
 import attrs
 
+from fable_exec._launcher import removal
 from fable_exec.errors import Conflict, StateUnreadable
 from fable_exec.executions import SCHEMA_VERSION, ExecutionDirectory, now
 from fable_exec.executions.documents import accepted
 from fable_exec.executions.holding import take
-from fable_exec.executions.names import RUNTIME_NAME, SPEC_NAME, workspace_lock_path
+from fable_exec.executions.names import SPEC_NAME, workspace_lock_path
 from fable_exec.keeper.requests import Answer, Answered, KeepRequest
 from fable_exec.keeper.surroundings import make_runtime
 from fable_exec.procident import identify
@@ -66,7 +67,10 @@ def _claim(directory: ExecutionDirectory, held: HeldState, request: KeepRequest)
         return busy
     record = directory.state.terminal_record()
     _write_spec(directory.path, request.spec_text)
-    make_runtime(directory.path / RUNTIME_NAME)
+    runtime = Path(request.runtime)
+    if runtime.parent == directory.path:
+        removal.remove_tree(str(runtime))  # of a start that was not accepted
+    make_runtime(runtime, request.user, request.group)
     document = accepted(
         execution_id=request.execution_id,
         schema_version=SCHEMA_VERSION,

@@ -5,6 +5,7 @@ Everything here is a hold or an act; when to do what is `keeper`'s affair. Sourc
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -45,6 +46,7 @@ class Job:
         channel: messages of the init. init_handle: readable when the init has ended. answer: the gate's pipe, -1 once it is read.
         output: reading end of both streams of the job; not closed here.
         leader: who the leader is; signals to its group go through it.
+        unpinned: the kernel refused a pin.
         orphan_status: wait status of a leader that outlived its init and became our child; None as long as none did.
     """
 
@@ -53,6 +55,7 @@ class Job:
         self.init_handle = pidfd_open(init)
         self._gate, self.answer, self.output = gate, answer, output
         self.leader: ProcessHandle | None = None
+        self.unpinned = False
         self.orphan_status: int | None = None
         self._reaped = False
 
@@ -64,6 +67,7 @@ class Job:
             raise NotMade("init", 0, "the init ended while it made the job") from None
         if "failed" in message:
             raise NotMade(message["failed"], message["errno"], message["what"])
+        self.unpinned = message["unpinned"]
         with ExitStack() as held:
             held.callback(os.close, descriptors[0])
             try:
@@ -169,7 +173,7 @@ def make_job(plan: Mapping[str, Any], request: Mapping[str, Any], rung: str) -> 
     our_output, output = os.pipe()
     ends = Ends(theirs, gate, answer, Streams(null, output, output))
     try:
-        init = steps.run("namespaces", lambda: _fork(steps.namespace_flags(plan["namespaces"])))
+        init = steps.run("namespaces", lambda: _fork(steps.namespace_flags(plan["namespaces"]), plan["user"], plan["group"]))
     except steps.StepFailed as failure:
         for descriptor in (our_gate, our_answer, our_output, gate, answer, output, null):
             os.close(descriptor)
@@ -200,8 +204,40 @@ def unmake(job: Job) -> None:
     job.close()
 
 
-def _fork(flags: int) -> int:
-    if flags:
-        return kernel.clone(flags)
+def _fork(flags: int, user: int, group: int) -> int:
+    """Fork the init into its namespaces, as that user: 0 in it, its number in us."""
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-    return os.fork()
+    if (os.geteuid(), os.getegid()) != (user, group):
+        return _fork_as(flags, user, group)
+    return kernel.clone(flags) if flags else os.fork()
+
+
+def _fork_as(flags: int, user: int, group: int) -> int:
+    """The same through a child that becomes that user first: namespaces belong to whoever makes them (user_namespaces(7))."""
+    reading, writing = os.pipe()
+    between = os.fork()
+    if between == 0:
+        return _be_between(flags, user, group, writing)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        told = int(answer.read() or b"-%d" % errno.EIO)
+    os.waitpid(between, 0)
+    if told < 0:
+        raise OSError(-told, os.strerror(-told))
+    return told
+
+
+def _be_between(flags: int, user: int, group: int, answer: int) -> int:
+    """Returns in the init alone, with 0."""
+    number = -errno.EIO
+    try:
+        steps.become(user, group)
+        if flags:
+            kernel.unshare(flags)
+        number = kernel.clone(kernel.CLONE_PARENT)
+    except OSError as error:
+        number = -(error.errno or errno.EIO)
+    if number == 0:
+        return 0
+    os.write(answer, b"%d" % number)
+    os._exit(0)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from fable_exec._launcher import wire
+from fable_exec._launcher import removal, wire
 from fable_exec._launcher.linuxos import pipe_unblocking
 from fable_exec._launcher.readiness import Readiness
 from fable_exec.errors import FableExecError, IdentityLost, SignalRefused
@@ -28,6 +28,7 @@ from fable_exec.keeper.job import Job, NotMade, make_job, unmake
 from fable_exec.keeper.output import OutputLog
 from fable_exec.keeper.reconciling import Reconciliation
 from fable_exec.keeper.requests import Answer, Answered, KeepRequest
+from fable_exec.keeper.sweeping import Sweeper
 from fable_exec.keeper.timers import Timers
 from fable_exec.lifecycle import (
     Accepted,
@@ -37,6 +38,7 @@ from fable_exec.lifecycle import (
     DescendantsReconciled,
     Event,
     ExitCodeVerdict,
+    Judged,
     LaunchFailed,
     LeaderExited,
     MemoryLimited,
@@ -58,6 +60,7 @@ _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _KILL_WAIT_SECONDS = 2.0
 _DRAIN_SECONDS = 1.0
 _WAKE_BYTES = 4096
+_LONGEST_ERROR = 500
 _CONCLUDE_TRIES = 5
 _CONCLUDE_PAUSE_SECONDS = 0.2
 
@@ -131,6 +134,7 @@ class _Keeper:
         self._progress: Progress | None = None
         self._job: Job | None = None
         self._output: OutputLog | None = None
+        self._sweeper: Sweeper | None = None
         self._reconciliation: Reconciliation | None = None
         self._usage: Usage | None = None
         self._exited_at: str | None = None
@@ -145,7 +149,13 @@ class _Keeper:
             self._timers.run()
             if not self._is_over():
                 self._look_for_stop()
+        self._remove_runtime()
         self._tell_host(Answered(answer=Answer.KEPT))
+
+    def _remove_runtime(self) -> None:
+        """Where it lies among everybody's temporary files; below the execution's directory it stays as long as that."""
+        if os.path.dirname(self._request.runtime) != str(self._directory.path):
+            removal.remove_tree(self._request.runtime)
 
     def _is_over(self) -> bool:
         return self._progress is not None and self._progress.phase is Phase.EXITED
@@ -177,16 +187,27 @@ class _Keeper:
         if self._is_asked_to_stop():
             return StopRequested()
         try:
-            self._job = make_job(self._request.plan, self._request.command, self._request.rung)
+            pins = self._post_sweeper()
+            self._job = make_job(self._request.plan, {**self._request.command, **pins}, self._request.rung)
         except NotMade as failure:
             return _not_made(failure)
-        except OSError as error:
-            return LaunchFailed(f"keeper: {error}", error.errno)
+        except (OSError, FableExecError) as error:
+            return LaunchFailed(f"keeper: {error}", getattr(error, "errno", None))
+        if self._sweeper is not None and self._job.unpinned:
+            self._sweeper.rely_on_pins(False)
         self._output = OutputLog(self._directory.path / RUNNER_LOG_NAME, self._job.output, self._request.log_bytes)
         self._ready.watch(self._job.output, self._take_output)
         self._ready.watch(self._job.channel.fileno(), self._init_spoke)
         self._ready.watch(self._job.answer, self._gate_answered)
         return Started()
+
+    def _post_sweeper(self) -> dict[str, Any]:
+        """What of the workspace is to be pinned."""
+        wanted = self._request.later_files
+        if wanted is None:
+            return {"pins": [], "pins_required": False}
+        self._sweeper = Sweeper(self._request.workspace["path"], wanted, pinned=self._request.rung == "pidns")
+        return {"pins": self._sweeper.pins, "pins_required": wanted.required}
 
     def _record_running(self) -> LaunchFailed | None:
         assert self._job is not None and self._job.leader is not None
@@ -253,7 +274,21 @@ class _Keeper:
 
     def _judge(self) -> Event:
         assert self._progress is not None
-        return judged(self._progress.facts, self._verdict)
+        verdict = judged(self._progress.facts, self._verdict)
+        return Judged(verdict.holds and self._sweep())
+
+    def _sweep(self) -> bool:
+        """Deal with what was planted; whether the job may have done its work all the same."""
+        if self._sweeper is None:
+            return True
+        try:
+            swept = self._sweeper.sweep()
+        except (OSError, FableExecError) as error:
+            self._facts["planted_files"] = {"count": None, "files": [], "error": str(error)[:_LONGEST_ERROR]}
+            return False
+        self._facts["planted_files"] = {"count": swept.count, "files": list(swept.told), "error": None}
+        assert self._request.later_files is not None
+        return not (swept.count and self._request.later_files.fails)
 
     def _record_outcome(self) -> None:
         assert self._progress is not None

@@ -10,7 +10,7 @@ import attrs
 
 from fable_exec.outcome import Applied
 
-__all__ = ["Answer", "Answered", "KeepRequest"]
+__all__ = ["Answer", "Answered", "KeepRequest", "LaterFiles"]
 
 
 class Answer(Enum):
@@ -43,12 +43,29 @@ class Answered:
 
 
 @attrs.frozen(kw_only=True)
+class LaterFiles:
+    """What the policy says of files that run later.
+
+    Args:
+        quarantine: where those go that a job planted, outside the workspace.
+        neutralise: make them harmless, else only tell of them. fails: a job that planted one has not done its work.
+        required: the job must not run where one that is there already cannot be pinned.
+    """
+
+    quarantine: str
+    neutralise: bool
+    fails: bool
+    required: bool
+
+
+@attrs.frozen(kw_only=True)
 class KeepRequest:
     """One execution, decided by the host and complete; the keeper only carries it out.
 
     Args:
         root: the directory of all executions, absolute; `execution_id` is canonical.
         fingerprint: of what was asked for.
+        runtime: the job's own directory, absolute: below the execution's, or where its user can enter it.
         workspace: its path with device and inode, as the launcher takes them.
         defined: members of the state that never change: what the execution is defined by.
         spec_text: what is kept as the specification.
@@ -56,6 +73,7 @@ class KeepRequest:
         rung: how the job is contained: pidns or subreaper.
         applied: what the plan gives.
         command: as `runner.Command.to_wire` writes it.
+        later_files: None where nobody looks after them.
         launch_error, launch_errno: what failed before there could be a process.
         user, group: whom the job runs as.
     """
@@ -63,6 +81,7 @@ class KeepRequest:
     root: str
     execution_id: str
     fingerprint: str
+    runtime: str
     workspace: Mapping[str, Any]
     defined: Mapping[str, Any]
     user: int
@@ -72,6 +91,7 @@ class KeepRequest:
     rung: str = ""
     applied: tuple[Applied, ...] = ()
     command: Mapping[str, Any] = attrs.field(factory=dict)
+    later_files: LaterFiles | None = None
     launch_error: str | None = None
     launch_errno: int | None = None
     policy_failure_codes: Sequence[int] = ()
@@ -88,4 +108,6 @@ class KeepRequest:
 
     @classmethod
     def from_wire(cls, message: Mapping[str, Any]) -> KeepRequest:
-        return cls(**{**message, "applied": tuple(Applied(**each) for each in message["applied"])})
+        later = message["later_files"]
+        applied = tuple(Applied(**each) for each in message["applied"])
+        return cls(**{**message, "applied": applied, "later_files": None if later is None else LaterFiles(**later)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,11 +13,16 @@ _GIT_CONFIG_NAME = "gitconfig"
 _GIT_CONFIG = "[commit]\n\tgpgsign = false\n[tag]\n\tgpgsign = false\n"
 
 
-def make_runtime(runtime: Path) -> None:
-    """Make `runtime` and what is in it, unless it is there. Raises OSError."""
-    for directory in (runtime, *(runtime / name for name in DIRECTORIES)):
-        directory.mkdir(mode=0o700, exist_ok=True)
-    (runtime / _GIT_CONFIG_NAME).write_text(_GIT_CONFIG, "ascii")
+def make_runtime(runtime: Path, user: int, group: int) -> None:
+    """Make `runtime` with what is in it, private to that user. Raises OSError, also where something has its name."""
+    made = [runtime, *(runtime / name for name in DIRECTORIES)]
+    for directory in made:
+        directory.mkdir(mode=0o700)
+    settings = runtime / _GIT_CONFIG_NAME
+    settings.write_text(_GIT_CONFIG, "ascii")
+    if user != os.geteuid():
+        for path in (settings, *reversed(made)):  # its own first: from then on that user can change what is in it
+            os.chown(path, user, group, follow_symlinks=False)
 
 
 def runtime_environment(runtime: Path) -> Mapping[str, str]:

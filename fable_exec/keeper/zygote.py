@@ -41,12 +41,19 @@ def serve(its_socket: int) -> None:
 
 
 def _support(user: int, group: int) -> Mapping[str, object]:
-    """What this host can do for that user. Asked in a child: it means to become that user."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    try:
-        return probe(user, group)
-    finally:
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    """What this host can do for that user: asked by a child that becomes that user."""
+    ours, theirs = wire.socket_pair()
+    if os.fork() == 0:
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            steps.become(user, group)
+            wire.send(theirs, probe(user, group))
+        finally:
+            os._exit(0)
+    theirs.close()
+    with ours:
+        found: Mapping[str, object] = wire.receive(ours)[0]
+    return found
 
 
 def _serve_requests(host: socket.socket, handles: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""Supervised executions: long jobs that outlive whoever asked for them, are never started twice, and whose end is recorded once."""
+"""Supervised executions: long jobs that outlive whoever asked for them, are never started twice, and end on record."""
 
 from __future__ import annotations
 

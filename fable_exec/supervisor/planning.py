@@ -6,6 +6,7 @@ What cannot be had is part of the request too, as its launch error: an execution
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from fable_exec.errors import ConfinementUnavailable, ExecutableDenied, PolicyEr
 from fable_exec.executables import AllowedExecutables, Executable, resolve_executables
 from fable_exec.executions import ExecutionDirectory, ExecutionSpec
 from fable_exec.executions.names import RUNNER_LOG_NAME, RUNTIME_NAME, SPEC_NAME, SUPERVISOR_LOG_NAME
-from fable_exec.keeper.requests import KeepRequest
+from fable_exec.keeper.requests import KeepRequest, LaterFiles
 from fable_exec.keeper.surroundings import runtime_environment
+from fable_exec.laterfiles import standard_place
 from fable_exec.policy import BrokerPolicy
 from fable_exec.runner import Command, WorkspaceIdentity
 from fable_exec.runtimes import runtime_paths
@@ -47,12 +49,14 @@ def request_to_keep(
     policy = policy_of(spec)
     directory = ExecutionDirectory.of(root, execution_id)
     user, group = identity.command_owner()
+    runtime = _runtime(directory, user)
     common = {
         "root": str(root),
         "execution_id": execution_id,
         "fingerprint": spec.fingerprint(),
+        "runtime": str(runtime),
         "workspace": {"path": identity.path, "device": identity.device, "inode": identity.inode},
-        "defined": _defined(spec, policy, directory),
+        "defined": {**_defined(spec, policy, directory), "runtime_directory": str(runtime)},
         "spec_text": spec.spec_text,
         "user": user,
         "group": group,
@@ -60,7 +64,7 @@ def request_to_keep(
         **{name: getattr(spec, name) for name in _TIMES_AND_BOUNDS},
     }
     try:
-        return KeepRequest(**common, **_means(spec, policy, directory, identity, support))
+        return KeepRequest(**common, **_means(spec, policy, directory, runtime, identity, support))
     except ConfinementUnavailable as error:
         return KeepRequest(**common, launch_error=f"confinement: {error}")
     except _NotThere as error:
@@ -100,19 +104,30 @@ def _defined(spec: ExecutionSpec, policy: BrokerPolicy, directory: ExecutionDire
     }
 
 
+def _runtime(directory: ExecutionDirectory, user: int) -> Path:
+    """The job's own directory. A job of another user than its keeper's could not enter the execution's directory."""
+    if user == os.geteuid():
+        return directory.path / RUNTIME_NAME
+    return Path(tempfile.gettempdir()) / f"fable-exec-{os.urandom(8).hex()}"
+
+
 def _means(
-    spec: ExecutionSpec, policy: BrokerPolicy, directory: ExecutionDirectory, identity: WorkspaceIdentity, support: Support
+    spec: ExecutionSpec,
+    policy: BrokerPolicy,
+    directory: ExecutionDirectory,
+    runtime: Path,
+    identity: WorkspaceIdentity,
+    support: Support,
 ) -> dict[str, Any]:
-    runtime = directory.path / RUNTIME_NAME
     with_path = {**os.environ, "PATH": spec.environment.get("PATH") or os.environ.get("PATH") or _DEFAULT_PATH}
     executables = _resolved(spec, policy, with_path)
     try:
         executable = _executable(spec, executables)
-        plan = _plan(policy, directory, executables, support)
+        plan = _plan(policy, directory, runtime, executables, support)
         command = Command(
             argv=(executable.registered_path, *spec.argv[1:]),
             executable=executable,
-            environment=_environment(spec, policy, directory, executables.path),
+            environment=_environment(spec, policy, directory, runtime, executables.path),
         )
     finally:
         executables.close()
@@ -126,8 +141,21 @@ def _means(
         },
         "rung": "subreaper" if plan.mode == "plain" else "pidns",
         "applied": plan.applied,
-        "command": {**command.to_wire(announce=False, pins_required=False), "pins": []},
+        "command": command.to_wire(announce=False, pins_required=False),
+        "later_files": _later_files(policy),
     }
+
+
+def _later_files(policy: BrokerPolicy) -> LaterFiles | None:
+    confinement = policy.confinement
+    if confinement.mode("later_files") == "off":
+        return None
+    return LaterFiles(
+        quarantine=standard_place(str(policy.workspace)),
+        neutralise=confinement.planted_files != "report",
+        fails=confinement.planted_files == "fail",
+        required=confinement.mode("later_files") == "strict",
+    )
 
 
 def _resolved(spec: ExecutionSpec, policy: BrokerPolicy, environment: Mapping[str, str]) -> AllowedExecutables:
@@ -149,18 +177,20 @@ def _executable(spec: ExecutionSpec, executables: AllowedExecutables) -> Executa
     raise ExecutableDenied(f"the policy does not list {ascii(spec.argv[0])[:200]}; it lists {', '.join(executables.names)[:500]}")
 
 
-def _plan(policy: BrokerPolicy, directory: ExecutionDirectory, executables: AllowedExecutables, support: Support) -> Plan:
+def _plan(
+    policy: BrokerPolicy, directory: ExecutionDirectory, runtime: Path, executables: AllowedExecutables, support: Support
+) -> Plan:
     view = FileView(
         workspace=str(policy.workspace),
         writable=True,
         runtime_paths=(*runtime_paths(executables), *policy.confinement.runtime_read_paths, str(directory.path / SPEC_NAME)),
-        writable_paths=(str(directory.path / RUNTIME_NAME),),
+        writable_paths=(str(runtime),),
     )
     return compile_kept_plan(policy.launch, support, policy.confinement, view, policy.limits)
 
 
 def _environment(
-    spec: ExecutionSpec, policy: BrokerPolicy, directory: ExecutionDirectory, path: tuple[str, ...]
+    spec: ExecutionSpec, policy: BrokerPolicy, directory: ExecutionDirectory, runtime: Path, path: tuple[str, ...]
 ) -> dict[str, str]:
     rules = policy.environment
     passed = {name: value for name, value in os.environ.items() if _is_passed(name) or rules.inherits(name)}
@@ -169,7 +199,7 @@ def _environment(
         **rules.set,
         "PATH": os.pathsep.join(path),
         "PYTHONUNBUFFERED": "1",
-        **runtime_environment(directory.path / RUNTIME_NAME),
+        **runtime_environment(runtime),
         **spec.environment,
         "FABLE_EXEC_ID": directory.execution_id,
         "FABLE_EXEC_DIR": str(directory.path),
