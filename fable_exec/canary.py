@@ -12,7 +12,7 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from fable_exec.errors import ConfinementUnavailable
 from fable_exec.outcome import Applied
 from fable_exec.runner import Runner
 
-__all__ = ["ATTEMPTS", "Attempt", "CanaryReport", "judge", "run_canary"]
+__all__ = ["ATTEMPTS", "Attempt", "CanaryReport", "judge", "report_of", "run_canary"]
 
 _LONGEST_BAIT_PARENT = 60
 """sun_path holds 107 bytes (unix(7)): what is left is for the bait's own names."""
@@ -88,13 +88,22 @@ def run_canary(runner: Runner, open_ports: Collection[int] = ()) -> CanaryReport
     Raises:
         ConfinementUnavailable: it gave no answer, so nothing is proved.
     """
+    return report_of(lambda bait: runner.run_canary(bait).stdout.raw, open_ports)
+
+
+def report_of(send: Callable[[Mapping[str, Any]], bytes], open_ports: Collection[int] = ()) -> CanaryReport:
+    """The same of whoever `send`s a canary for the bait and returns what it wrote.
+
+    Raises:
+        ConfinementUnavailable: that was no answer, so nothing is proved.
+    """
     with _bait(open_ports) as bait:
-        outcome = runner.run_canary(bait)
+        written = send(bait)
     try:
-        answers = json.loads(outcome.stdout.raw)
+        answers = json.loads(written)
         return CanaryReport(tuple(Attempt(name, ATTEMPTS[name], answers[name]) for name in ATTEMPTS if name in answers))
     except (ValueError, TypeError, KeyError) as error:
-        raise ConfinementUnavailable(f"the canary gave no answer ({outcome.ended_by.value})", reason=str(error)) from error
+        raise ConfinementUnavailable("the canary gave no answer", reason=str(error)) from error
 
 
 def judge(

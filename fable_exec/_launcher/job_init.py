@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from . import kernel, steps, wire
+from .canary import fork_canary
 from .ending import freeze_and_kill, kill_children, stop_children, terminate_tree
 from .gate import fork_at_gate
 from .linuxos import has_children, pidfd_open, pipe_unblocking
@@ -122,21 +123,29 @@ class _Init:
             self._kill()
 
     def _make_leader(self, unpinned: bool) -> None:
-        executable = prepare(self._request, Workspace(**self._plan["workspace"]))
-        path, copies = path_and_copies(self._request["executable"], executable, self._ends.streams)
-        environment = {**self._plan["environment"], **self._request["environment"]}
-        execute = partial(os.execve, path, self._request["argv"], environment)
-        self._leader = steps.run(
-            "fork", lambda: fork_at_gate(self._ends.gate, self._ends.answer, copies, self._plan["command_limits"], execute)
-        )
+        self._leader = steps.run("fork", self._fork_canary if self._request["canary"] else self._fork_at_gate)
         handle = steps.run("fork", lambda: pidfd_open(self._leader))
-        for descriptor in {executable, self._ends.gate, self._ends.answer, *self._ends.streams}:  # both outputs are one
+        for descriptor in {self._ends.gate, self._ends.answer, *self._ends.streams}:  # both outputs are one
             os.close(descriptor)
         if self._plan["watched_limits"]:
             self._files = ProcessFiles()
             self._watch = Watch(dict(self._plan["watched_limits"]), time.monotonic())
         wire.send(self._ends.channel, {"leader": self._leader, "unpinned": unpinned}, (handle,))
         os.close(handle)
+
+    def _fork_at_gate(self) -> int:
+        executable = prepare(self._request, Workspace(**self._plan["workspace"]))
+        path, copies = path_and_copies(self._request["executable"], executable, self._ends.streams)
+        environment = {**self._plan["environment"], **self._request["environment"]}
+        execute = partial(os.execve, path, self._request["argv"], environment)
+        try:
+            return fork_at_gate(self._ends.gate, self._ends.answer, copies, self._plan["command_limits"], execute)
+        finally:
+            os.close(executable)
+
+    def _fork_canary(self) -> int:
+        """Who goes for the bait instead of a job, and waits at no gate."""
+        return fork_canary(self._request["canary"], self._plan["workspace"]["path"], self._ends.streams.stdout)
 
     def _children_died(self, bell: int) -> None:
         os.read(bell, _BELL_BYTES)

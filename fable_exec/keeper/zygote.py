@@ -11,12 +11,13 @@ import select
 import signal
 import socket
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from fable_exec._launcher import kernel, steps, wire
 from fable_exec._launcher.descriptor_limit import raise_descriptor_limit
 from fable_exec._launcher.probe import probe
 from fable_exec.keeper.keeper import keep
+from fable_exec.keeper.proving import prove
 from fable_exec.keeper.requests import KeepRequest
 
 __all__ = ["serve"]
@@ -65,10 +66,10 @@ def _serve_requests(host: socket.socket, handles: list[int]) -> None:
             message, descriptors = wire.receive(host)
         except wire.DescriptorsLost:
             continue  # the host sees that its end is closed
-        _fork_keeper(message, descriptors[0])
+        _fork(message, descriptors[0])
 
 
-def _fork_keeper(message: dict[str, object], reply: int) -> None:
+def _fork(message: dict[str, Any], reply: int) -> None:
     try:
         pid = os.fork()
     except OSError as error:
@@ -76,17 +77,20 @@ def _fork_keeper(message: dict[str, object], reply: int) -> None:
             wire.send(channel, {"answer": "failed", "reason": "fork", "text": str(error), "errno": error.errno or 0})
         return
     if pid == 0:
-        _be_keeper(message, reply)
+        _serve_one(message, reply)
     os.close(reply)
 
 
-def _be_keeper(message: dict[str, object], reply: int) -> NoReturn:
+def _serve_one(message: dict[str, Any], reply: int) -> NoReturn:
     status = 1
     try:
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         kernel.close_all_but(reply)
-        keep(KeepRequest.from_wire(message), wire.adopt(reply))
+        if "prove" in message:
+            prove(message["prove"], wire.adopt(reply))
+        else:
+            keep(KeepRequest.from_wire(message["keep"]), wire.adopt(reply))
         status = 0
     finally:
         os._exit(status)

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fable_exec.confine import FileView, Plan, Support, compile_kept_plan
+import attrs
+
+from fable_exec.confine import FileView, Plan, Support, compile_kept_plan, refuse_unmet
 from fable_exec.errors import ConfinementUnavailable, ExecutableDenied, PolicyError
 from fable_exec.executables import AllowedExecutables, Executable, resolve_executables
 from fable_exec.executions import ExecutionDirectory, ExecutionSpec
@@ -22,6 +24,8 @@ from fable_exec.laterfiles import standard_place
 from fable_exec.policy import BrokerPolicy
 from fable_exec.runner import Command, WorkspaceIdentity
 from fable_exec.runtimes import runtime_paths
+from fable_exec.supervisor.proving import Proofs
+from fable_exec.supervisor.zygote import KeeperZygote
 
 __all__ = ["policy_of", "request_to_keep"]
 
@@ -39,12 +43,13 @@ def policy_of(spec: ExecutionSpec) -> BrokerPolicy:
 
 
 def request_to_keep(
-    spec: ExecutionSpec, execution_id: str, root: Path, identity: WorkspaceIdentity, support: Support
+    spec: ExecutionSpec, execution_id: str, root: Path, identity: WorkspaceIdentity, zygote: KeeperZygote, proofs: Proofs
 ) -> KeepRequest:
     """The whole request.
 
     Raises:
         PolicyError, ExecutableDenied: the policy has faults, or does not allow the program: nothing is accepted.
+        BrokerGone: the zygote is gone.
     """
     policy = policy_of(spec)
     directory = ExecutionDirectory.of(root, execution_id)
@@ -64,7 +69,7 @@ def request_to_keep(
         **{name: getattr(spec, name) for name in _TIMES_AND_BOUNDS},
     }
     try:
-        return KeepRequest(**common, **_means(spec, policy, directory, runtime, identity, support))
+        return KeepRequest(**common, **_means(spec, policy, directory, runtime, identity, zygote, proofs))
     except ConfinementUnavailable as error:
         return KeepRequest(**common, launch_error=f"confinement: {error}")
     except _NotThere as error:
@@ -117,33 +122,43 @@ def _means(
     directory: ExecutionDirectory,
     runtime: Path,
     identity: WorkspaceIdentity,
-    support: Support,
+    zygote: KeeperZygote,
+    proofs: Proofs,
 ) -> dict[str, Any]:
     with_path = {**os.environ, "PATH": spec.environment.get("PATH") or os.environ.get("PATH") or _DEFAULT_PATH}
     executables = _resolved(spec, policy, with_path)
     try:
         executable = _executable(spec, executables)
-        plan = _plan(policy, directory, runtime, executables, support)
         command = Command(
             argv=(executable.registered_path, *spec.argv[1:]),
             executable=executable,
             environment=_environment(spec, policy, directory, runtime, executables.path),
         )
+        readable = (*runtime_paths(executables), str(directory.path / SPEC_NAME))
     finally:
         executables.close()
-    user, group = identity.command_owner()
+    plan = _plan(policy, runtime, readable, zygote.support)
+    rung = "subreaper" if plan.mode == "plain" else "pidns"
+
+    def send_canary(private: Path, bait: Mapping[str, Any]) -> bytes:
+        like_it = _on_wire(_plan(policy, private, readable, zygote.support), private, identity)
+        return zygote.prove(like_it, rung, attrs.evolve(command, canary=bait).to_wire(announce=False, pins_required=False))
+
+    applied = proofs.applied(policy, plan, identity.command_owner(), send_canary)
+    refuse_unmet(applied, zygote.support, policy.launch)
     return {
-        "plan": {
-            **plan.to_wire(str(runtime)),
-            "user": user,
-            "group": group,
-            "workspace": {"path": identity.path, "device": identity.device, "inode": identity.inode},
-        },
-        "rung": "subreaper" if plan.mode == "plain" else "pidns",
-        "applied": plan.applied,
+        "plan": _on_wire(plan, runtime, identity),
+        "rung": rung,
+        "applied": applied,
         "command": command.to_wire(announce=False, pins_required=False),
         "later_files": _later_files(policy),
     }
+
+
+def _on_wire(plan: Plan, runtime: Path, identity: WorkspaceIdentity) -> dict[str, Any]:
+    user, group = identity.command_owner()
+    workspace = {"path": identity.path, "device": identity.device, "inode": identity.inode}
+    return {**plan.to_wire(str(runtime)), "user": user, "group": group, "workspace": workspace}
 
 
 def _later_files(policy: BrokerPolicy) -> LaterFiles | None:
@@ -177,16 +192,14 @@ def _executable(spec: ExecutionSpec, executables: AllowedExecutables) -> Executa
     raise ExecutableDenied(f"the policy does not list {ascii(spec.argv[0])[:200]}; it lists {', '.join(executables.names)[:500]}")
 
 
-def _plan(
-    policy: BrokerPolicy, directory: ExecutionDirectory, runtime: Path, executables: AllowedExecutables, support: Support
-) -> Plan:
+def _plan(policy: BrokerPolicy, runtime: Path, readable: tuple[str, ...], support: Support) -> Plan:
     view = FileView(
         workspace=str(policy.workspace),
         writable=True,
-        runtime_paths=(*runtime_paths(executables), *policy.confinement.runtime_read_paths, str(directory.path / SPEC_NAME)),
+        runtime_paths=(*readable, *policy.confinement.runtime_read_paths),
         writable_paths=(str(runtime),),
     )
-    return compile_kept_plan(policy.launch, support, policy.confinement, view, policy.limits)
+    return compile_kept_plan(policy.launch, support, policy.confinement, view, policy.limits, insist=False)
 
 
 def _environment(

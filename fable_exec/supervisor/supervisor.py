@@ -16,6 +16,7 @@ from fable_exec.lifecycle import State
 from fable_exec.runner import WorkspaceIdentity
 from fable_exec.supervisor.execution import Execution, looked_at
 from fable_exec.supervisor.planning import request_to_keep
+from fable_exec.supervisor.proving import Proofs
 from fable_exec.supervisor.zygote import KeeperZygote
 
 __all__ = ["Supervisor"]
@@ -33,6 +34,7 @@ class Supervisor:
     def __init__(self, root: str | Path | None = None) -> None:
         self.root = default_root() if root is None else Path(root).absolute()
         self._zygotes: dict[int, KeeperZygote] = {}
+        self._proofs = Proofs()
         self._lock = ProcessLock()
 
     def start(self, spec: ExecutionSpec) -> Execution:
@@ -113,7 +115,7 @@ class Supervisor:
     def _ask(self, spec: ExecutionSpec, execution_id: str) -> Execution:
         identity = _workspace(spec.workspace)
         zygote = self._zygote(identity)
-        request = request_to_keep(spec, execution_id, self.root, identity, zygote.support)
+        request = request_to_keep(spec, execution_id, self.root, identity, zygote, self._proofs)
         try:
             waiting = zygote.ask(request)
         except BrokerGone:

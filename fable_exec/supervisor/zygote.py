@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import attrs
 from fable_exec._launcher import wire
 from fable_exec._sys.forks import ProcessLock
 from fable_exec.confine import Support
-from fable_exec.errors import BrokerGone, LaunchFailed
+from fable_exec.errors import BrokerGone, ConfinementUnavailable, LaunchFailed
 from fable_exec.keeper.requests import Answered, KeepRequest
 from fable_exec.runner.programs import Program, own_handle
 
@@ -91,17 +92,36 @@ class KeeperZygote:
 
     def ask(self, request: KeepRequest) -> Waiting:
         """Have a keeper made for `request`. Raises BrokerGone when the zygote is gone: then nothing was asked."""
+        return Waiting(self._send({"keep": request.to_wire()}))
+
+    def prove(self, plan: Mapping[str, Any], rung: str, command: Mapping[str, Any]) -> bytes:
+        """What the canary of `command` writes under `plan`.
+
+        Raises:
+            ConfinementUnavailable: it could not be sent. BrokerGone: the zygote, or who was to send it, is gone.
+        """
+        with self._send({"prove": {"plan": plan, "rung": rung, "command": command}}) as channel:
+            message = _receive_within(channel, _START_SECONDS)
+        if "failed" in message:
+            number = message["errno"]
+            reason = f"{message['failed']}: {os.strerror(number) if number else message['what']}"
+            raise ConfinementUnavailable(f"this host refused a supervised job at step {reason}", reason=reason, errno=number)
+        written: str = message["written"]
+        return written.encode()
+
+    def _send(self, message: Mapping[str, Any]) -> socket.socket:
+        """The socket on which the answer comes, the caller's."""
         ours, theirs = wire.socket_pair()
         try:
             with theirs, self._sending:
-                wire.send(self._socket, request.to_wire(), (theirs.fileno(),))
+                wire.send(self._socket, message, (theirs.fileno(),))
         except wire.PeerGone:
             ours.close()
             raise BrokerGone("the keepers' zygote is gone") from None
         except BaseException:
             ours.close()
             raise
-        return Waiting(ours)
+        return ours
 
     @property
     def is_ours(self) -> bool:
@@ -127,5 +147,8 @@ def _receive_within(channel: socket.socket, seconds: float) -> dict[str, Any]:
     waiting.register(channel.fileno(), select.POLLIN)
     if not waiting.poll(int(seconds * 1000)):
         raise BrokerGone(f"the keepers' zygote did not answer within {seconds:g} s")
-    found: dict[str, Any] = wire.receive(channel)[0]
+    try:
+        found: dict[str, Any] = wire.receive(channel)[0]
+    except wire.PeerGone:
+        raise BrokerGone("the keepers' zygote ended") from None
     return found

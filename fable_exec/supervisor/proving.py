@@ -1,0 +1,58 @@
+"""Which protections of a plan are proved: a canary goes through one like it, once a supervisor and kind of plan."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fable_exec._sys.forks import ProcessLock
+from fable_exec.canary import CanaryReport, judge, report_of
+from fable_exec.confine import Plan
+from fable_exec.keeper.surroundings import make_runtime
+from fable_exec.outcome import Applied
+from fable_exec.policy import BrokerPolicy
+
+__all__ = ["Proofs", "SendCanary"]
+
+SendCanary = Callable[[Path, Mapping[str, Any]], bytes]
+"""What the canary with that bait wrote, under the plan whose private directory is that path."""
+
+_NOTHING_ASKED = CanaryReport(())
+
+
+class Proofs:
+    """The reports of one supervisor, by what their plans depend on. Safe among threads."""
+
+    def __init__(self) -> None:
+        self._reports: dict[object, CanaryReport] = {}
+        self._proving = ProcessLock()
+
+    def applied(self, policy: BrokerPolicy, plan: Plan, owner: tuple[int, int], send: SendCanary) -> tuple[Applied, ...]:
+        """What `plan` gives, protection by protection, after the canary's word.
+
+        Args:
+            owner: whom the job runs as.
+
+        Raises:
+            ConfinementUnavailable: the canary could not be sent, or gave no answer. BrokerGone: nobody could send it.
+        """
+        if policy.confinement.asks_for_nothing:
+            return plan.applied
+        kind = (plan.mode, policy.confinement, policy.limits)
+        report = self._reports.get(kind)
+        if report is None:
+            with self._proving:
+                report = self._reports.get(kind) or _report(policy, owner, send)
+                self._reports[kind] = report
+        return judge(plan.applied, report, writable=True, network=policy.confinement.network)
+
+
+def _report(policy: BrokerPolicy, owner: tuple[int, int], send: SendCanary) -> CanaryReport:
+    with tempfile.TemporaryDirectory(prefix="fable-exec-proof-") as parent:
+        os.chmod(parent, 0o711)
+        runtime = Path(parent, "runtime")
+        make_runtime(runtime, *owner)
+        return report_of(lambda bait: send(runtime, bait), policy.confinement.connect_ports)
