@@ -60,6 +60,7 @@ class ExecutionSpec:
             workspace, and all else as strictly as a policy's defaults.
         environment: variables for the job besides the allow-list; values are never written down, only their digest.
         spec_text: what the job is told to do, kept as `spec.md`; None keeps none.
+        engine_dir: the job's own state directory, from the workspace. It is only written down; verdicts over proofs will read it.
         hard_timeout_seconds: how long it may take; None is no bound.
         idle_timeout_seconds: how long it may be silent on both streams; None is no bound.
         stop_grace_seconds: from SIGTERM to SIGKILL.
@@ -81,6 +82,7 @@ class ExecutionSpec:
     policy: BrokerPolicy | None = None
     environment: Mapping[str, str] = attrs.field(factory=dict, converter=_table, repr=False)
     spec_text: str | None = attrs.field(default=None, repr=False)
+    engine_dir: Path = attrs.field(default=Path(".fable"), converter=Path)
     hard_timeout_seconds: float | None = None
     idle_timeout_seconds: float | None = None
     stop_grace_seconds: float = 10.0
@@ -143,6 +145,7 @@ class ExecutionSpec:
         members: dict[str, Any] = attrs.asdict(self, recurse=False)
         del members["execution_id"], members["spec_text"]
         members["workspace"] = os.fsencode(self.workspace).hex()
+        members["engine_dir"] = os.fsencode(self.workspace / self.engine_dir).hex()
         members["policy"] = None if self.policy is None else self.policy.digest
         members["policy_failure_codes"] = sorted(self.policy_failure_codes)
         members["spec_sha256"] = self.spec_sha256

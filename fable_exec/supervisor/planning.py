@@ -97,7 +97,7 @@ def _defined(spec: ExecutionSpec, policy: BrokerPolicy, directory: ExecutionDire
         "request_fingerprint": spec.fingerprint(),
         "argv": list(spec.argv),
         "workspace": str(spec.workspace),
-        "engine_dir": None,
+        "engine_dir": str(spec.workspace / spec.engine_dir),
         "spec": None if spec.spec_text is None else str(path / SPEC_NAME),
         "spec_sha256": spec.spec_sha256,
         "policy_digest": policy.digest,
@@ -138,17 +138,15 @@ def _means(
     finally:
         executables.close()
     plan = _plan(policy, runtime, readable, zygote.support)
-    rung = "subreaper" if plan.mode == "plain" else "pidns"
 
     def send_canary(private: Path, bait: Mapping[str, Any]) -> bytes:
         like_it = _on_wire(_plan(policy, private, readable, zygote.support), private, identity)
-        return zygote.prove(like_it, rung, attrs.evolve(command, canary=bait).to_wire(announce=False, pins_required=False))
+        return zygote.prove(like_it, attrs.evolve(command, canary=bait).to_wire(announce=False, pins_required=False))
 
     applied = proofs.applied(policy, plan, identity.command_owner(), send_canary)
     refuse_unmet(applied, zygote.support, policy.launch)
     return {
         "plan": _on_wire(plan, runtime, identity),
-        "rung": rung,
         "applied": applied,
         "command": command.to_wire(announce=False, pins_required=False),
         "later_files": _later_files(policy),
