@@ -1,4 +1,4 @@
-"""Whether commands could have a control group of their own (cgroups(7), version 2): asked, and nothing is made or changed.
+"""Where a control group of a job's own could be (cgroups(7), version 2): asked, and nothing is made or changed.
 
 Processes may only live in the leaves of a tree whose inner groups pass controllers on. So a group for commands has its place
 beside our own group, below a parent that is delegated to this user and passes memory and pids on.
@@ -16,10 +16,9 @@ _WANTED = ("memory", "pids")
 def missing_control_group() -> str:
     """Why there can be none; empty when there could."""
     try:
-        mounted, own = _mount_point(_read(_MOUNTS)), _own_path(_read(_OWN))
-        if not mounted or not own:
+        parent = _parent()
+        if not parent:
             return "no control groups of version 2"
-        parent = os.path.dirname(mounted + own) if own != "/" else mounted
         passed_on = _read(f"{parent}/cgroup.subtree_control").split()
     except OSError as error:
         return f"control groups cannot be read ({error.strerror})"
@@ -27,6 +26,23 @@ def missing_control_group() -> str:
     if lacking:
         return f"control groups here pass no {' or '.join(lacking)} controller on"
     return "" if os.access(parent, os.W_OK) else "no control group is delegated to this user"
+
+
+def beside_own() -> str:
+    """The directory in which a group beside our own may be made, for ending it as a whole; empty when there is none."""
+    try:
+        parent = _parent()
+    except OSError:
+        return ""
+    return parent if parent and os.access(parent, os.W_OK) and os.access(f"{parent}/cgroup.procs", os.W_OK) else ""
+
+
+def _parent() -> str:
+    """Where groups beside our own have their place; empty where there are none. Raises OSError."""
+    mounted, own = _mount_point(_read(_MOUNTS)), _own_path(_read(_OWN))
+    if not mounted or not own:
+        return ""
+    return os.path.dirname(mounted + own) if own != "/" else mounted
 
 
 def _mount_point(mounts: str) -> str:

@@ -54,6 +54,7 @@ def be_init(plan: dict[str, Any], request: dict[str, Any], ends: Ends) -> NoRetu
     try:
         steps.default_signals()
         kernel.close_all_but(*ends.numbers())
+        wire.receive(ends.channel)  # the keeper has put us where we belong
         unpinned = _confine(plan, request)
         _Init(plan, request, ends).serve(unpinned)
     except steps.StepFailed as failure:

@@ -96,6 +96,7 @@ _LATER = (
     "kill_sent",
     "confinement",
     "containment",
+    "control_group",
     "quiescence_proof",
     "run_id",
     "final_tree_sha256",
@@ -118,10 +119,11 @@ def kept_by(supervisor: ProcessIdentity) -> dict[str, Any]:
 
 @attrs.frozen
 class Containment:
-    """What holds the job together: the rung of the ladder, and what the plan gives, protection by protection."""
+    """What holds the job together: the rung of the ladder, what the plan gives, and the path of the job's control group."""
 
     rung: str
     applied: tuple[Applied, ...]
+    control_group: str | None = None
 
 
 def running(runner: ProcessIdentity, containment: Containment, started_at: str) -> dict[str, Any]:
@@ -135,6 +137,7 @@ def running(runner: ProcessIdentity, containment: Containment, started_at: str) 
         "runner_birth_token": None if runner.birth is None else str(runner.birth),
         "runner_identity": runner.to_members(),
         "containment": containment.rung,
+        "control_group": containment.control_group,
         "confinement": [attrs.asdict(each) for each in containment.applied],
     }
 

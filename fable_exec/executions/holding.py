@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fable_exec._sys import locks
 
-__all__ = ["is_held", "last_touched", "take", "touch"]
+__all__ = ["give_back", "is_held", "last_touched", "take", "touch"]
 
 _LOOKERS_SECONDS = 0.1
 """Whoever looks has the lock for microseconds; a keeper has it for life."""
@@ -20,19 +20,32 @@ _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK if os.name != 
 
 
 def take(path: Path) -> int | None:
-    """A descriptor that holds the lock `path`, which is made if need be and never removed; None when another holds it.
+    """A descriptor that holds the lock `path`, which is made if need be; None when another holds it.
 
-    Raises OSError.
+    Raises OSError: FileNotFoundError when the directory was removed.
     """
-    fd = os.open(path, _FLAGS | os.O_CREAT, 0o600)
-    try:
-        if locks.lock_within(fd, _LOOKERS_SECONDS):
+    while True:
+        fd = os.open(path, _FLAGS | os.O_CREAT, 0o600)
+        try:
+            is_ours = locks.lock_within(fd, _LOOKERS_SECONDS)
+            was_removed = not os.fstat(fd).st_nlink
+        except BaseException:
+            os.close(fd)
+            raise
+        if is_ours and not was_removed:
             return fd
-    except BaseException:
         os.close(fd)
-        raise
-    os.close(fd)
-    return None
+        if not was_removed:
+            return None
+        # Whoever held it removed it with its directory: who comes next locks another one.
+
+
+def give_back(fd: int) -> None:
+    """Let go of what `take` gave. A child that was forked meanwhile does not keep the lock."""
+    try:
+        locks.unlock(fd)
+    finally:
+        os.close(fd)
 
 
 def is_held(path: Path) -> bool:

@@ -22,13 +22,16 @@ from fable_exec._launcher.job_init import Ends, be_init
 from fable_exec._launcher.linuxos import has_children, pidfd_open, pidfd_send_signal
 from fable_exec._launcher.spawn import SpawnFailed, Streams
 from fable_exec._sys import processes
+from fable_exec.keeper.leaf import Leaf, make_leaf
 from fable_exec.procident import ProcessHandle
 
 __all__ = ["Job", "NotMade", "make_job"]
 
 _MAKE_SECONDS = 20.0
+_END_SECONDS = 2.0
 _ORPHAN_PAUSE_SECONDS = 0.002
 _ANSWER_BYTES = 65536
+_PROOFS = {"cgroup": "cgroup_empty", "pidns": "pidns_dead", "subreaper": "echild"}
 
 
 class NotMade(Exception):
@@ -50,8 +53,11 @@ class Job:
         orphan_status: wait status of a leader that outlived its init and became our child; None as long as none did.
     """
 
-    def __init__(self, init: int, rung: str, channel: socket.socket, gate: int, answer: int, output: int) -> None:
-        self.init, self.rung, self.channel = init, rung, channel
+    def __init__(
+        self, init: int, in_namespace: bool, leaf: Leaf | None, channel: socket.socket, gate: int, answer: int, output: int
+    ) -> None:
+        self.init, self.channel, self.leaf = init, channel, leaf
+        self._in_namespace = in_namespace
         self.init_handle = pidfd_open(init)
         self._gate, self.answer, self.output = gate, answer, output
         self.leader: ProcessHandle | None = None
@@ -59,9 +65,15 @@ class Job:
         self.orphan_status: int | None = None
         self._reaped = False
 
+    @property
+    def rung(self) -> str:
+        """What holds the job together, by the strongest: docs/reference/supervision.md."""
+        return "cgroup" if self.leaf is not None else "pidns" if self._in_namespace else "subreaper"
+
     def await_leader(self) -> None:
-        """Wait until the init has made the leader. Raises NotMade."""
+        """Let the init begin, and wait until it has made the leader. Raises NotMade."""
         try:
+            wire.send(self.channel, "begin")
             message, descriptors = self._receive_within(_MAKE_SECONDS)
         except wire.PeerGone:
             raise NotMade("init", 0, "the init ended while it made the job") from None
@@ -100,16 +112,29 @@ class Job:
         found: dict[str, Any] = message
         return found
 
-    def dismiss(self) -> None:
-        """Tell the init that nobody needs it any more: it ends, and whatever is left below it."""
-        self.channel.close()
-
     def kill_init(self) -> None:
         """SIGKILL to the init, and with it to everything in its namespace."""
         try:
             pidfd_send_signal(self.init_handle, signal.SIGKILL)
         except ProcessLookupError:
             pass
+
+    def end(self) -> str:
+        """End the init with all that is left, in a bound, by everything that holds it.
+
+        Returns:
+            What proves that nothing is left: cgroup_empty, pidns_dead or echild; empty when something may be.
+        """
+        self.channel.close()
+        is_gone = self.await_init(_END_SECONDS)
+        if not is_gone:
+            self.kill_init()
+            is_gone = self.await_init(_END_SECONDS)
+        if not self._in_namespace:
+            is_gone = self.adopt_orphans(_END_SECONDS) and is_gone
+        if self.leaf is not None and not self.leaf.end(_END_SECONDS):
+            return ""
+        return _PROOFS[self.rung] if is_gone else ""
 
     def await_init(self, seconds: float) -> bool:
         """Wait for the init's end, and reap it; False when it lives on. In a namespace that end proves that nothing is left."""
@@ -160,8 +185,8 @@ class Job:
         return wire.receive(self.channel)
 
 
-def make_job(plan: Mapping[str, Any], request: Mapping[str, Any], rung: str) -> Job:
-    """Fork the init, and wait until its leader is at the gate.
+def make_job(plan: Mapping[str, Any], request: Mapping[str, Any], name: str) -> Job:
+    """Fork the init, and wait until its leader is at the gate. `name` is that of its control group, where it can have one.
 
     Raises:
         NotMade: nothing is left of it.
@@ -185,9 +210,16 @@ def make_job(plan: Mapping[str, Any], request: Mapping[str, Any], rung: str) -> 
     theirs.close()
     for descriptor in (gate, answer, output, null):
         os.close(descriptor)
-    job = Job(init, rung, channel, our_gate, our_answer, our_output)
+    leaf = make_leaf(name)
+    job = Job(init, bool(plan["namespaces"]), leaf, channel, our_gate, our_answer, our_output)
     try:
+        if leaf is not None:
+            leaf.take_in(init)
         job.await_leader()
+    except OSError as error:
+        unmake(job)
+        os.close(our_output)
+        raise NotMade("control group", error.errno or 0, str(error.filename)) from None
     except NotMade:
         unmake(job)
         os.close(our_output)
@@ -197,10 +229,8 @@ def make_job(plan: Mapping[str, Any], request: Mapping[str, Any], rung: str) -> 
 
 def unmake(job: Job) -> None:
     """End a job that never ran, with everything of it."""
-    job.dismiss()
     job.kill_init()
-    job.await_init(_MAKE_SECONDS)
-    job.adopt_orphans(_MAKE_SECONDS)
+    job.end()
     job.close()
 
 

@@ -188,7 +188,7 @@ class _Keeper:
             return StopRequested()
         try:
             pins = self._post_sweeper()
-            self._job = make_job(self._request.plan, {**self._request.command, **pins}, self._request.rung)
+            self._job = make_job(self._request.plan, {**self._request.command, **pins}, self._request.execution_id)
         except NotMade as failure:
             return _not_made(failure)
         except (OSError, FableExecError) as error:
@@ -206,12 +206,13 @@ class _Keeper:
         wanted = self._request.later_files
         if wanted is None:
             return {"pins": [], "pins_required": False}
-        self._sweeper = Sweeper(self._request.workspace["path"], wanted, pinned=self._request.rung == "pidns")
+        self._sweeper = Sweeper(self._request.workspace["path"], wanted, pinned=self._request.in_namespaces)
         return {"pins": self._sweeper.pins, "pins_required": wanted.required}
 
     def _record_running(self) -> LaunchFailed | None:
         assert self._job is not None and self._job.leader is not None
-        containment = Containment(self._request.rung, self._request.applied)
+        leaf = None if self._job.leaf is None else str(self._job.leaf.path)
+        containment = Containment(self._job.rung, self._request.applied, leaf)
         try:
             self._write(running(self._job.leader.identity, containment, now()))
         except (OSError, FableExecError) as error:

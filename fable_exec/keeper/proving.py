@@ -22,10 +22,10 @@ def prove(message: Mapping[str, Any], reply: socket.socket) -> None:
     """Answer with what the canary wrote, or with the step that failed. For a process of its own.
 
     Args:
-        message: `plan` and `rung` as for a job, `command` with the bait as its `canary`.
+        message: `plan` as for a job, `command` with the bait as its `canary`, and a `name` as for `make_job`.
     """
     try:
-        job = make_job(message["plan"], {**message["command"], "pins": [], "pins_required": False}, message["rung"])
+        job = make_job(message["plan"], {**message["command"], "pins": [], "pins_required": False}, message["name"])
     except NotMade as failure:
         _answer(reply, {"failed": failure.stage, "errno": failure.number, "what": failure.what})
         return

@@ -20,9 +20,7 @@ __all__ = ["Reconciliation"]
 
 _ANSWER_SECONDS = 5.0
 _KILL_SECONDS = 2.0
-_INIT_SECONDS = 2.0
 _TIMER = "reconcile"
-_PROOFS = {"pidns": "pidns_dead", "subreaper": "echild"}
 
 
 class Reconciliation:
@@ -72,21 +70,14 @@ class Reconciliation:
             return
         self._is_over = True
         self._timers.clear(_TIMER)
-        self._job.dismiss()
-        is_gone = self._job.await_init(_INIT_SECONDS)
-        if not is_gone:
-            self._job.kill_init()
-            is_gone = self._job.await_init(_INIT_SECONDS)
-        if is_gone and self._job.rung != "pidns":
-            is_gone = self._job.adopt_orphans(_KILL_SECONDS)
-        self._tell(is_gone)
+        self._tell(self._job.end())
 
-    def _tell(self, is_gone: bool) -> None:
+    def _tell(self, proof: str) -> None:
         found = self.emptiness.found
-        if is_gone:
-            self.emptiness = attrs.evolve(self.emptiness, proof=_PROOFS[self._job.rung])
+        if proof:
+            self.emptiness = attrs.evolve(self.emptiness, proof=proof)
         else:
             remaining = self._members or [[0, "?"]]
             found = found or remaining
             self.emptiness = attrs.evolve(self.emptiness, found=found, remaining=remaining)
-        self._happen(DescendantsReconciled(found=bool(found), remaining=not is_gone, quiescent=is_gone))
+        self._happen(DescendantsReconciled(found=bool(found), remaining=not proof, quiescent=bool(proof)))

@@ -70,7 +70,6 @@ class KeepRequest:
         defined: members of the state that never change: what the execution is defined by.
         spec_text: what is kept as the specification.
         plan: as `confine.Plan.to_wire` writes it; None where `launch_error` says why there is none.
-        rung: how the job is contained: pidns or subreaper.
         applied: what the plan gives.
         command: as `runner.Command.to_wire` writes it.
         later_files: None where nobody looks after them.
@@ -88,7 +87,6 @@ class KeepRequest:
     group: int
     spec_text: str | None = None
     plan: Mapping[str, Any] | None = None
-    rung: str = ""
     applied: tuple[Applied, ...] = ()
     command: Mapping[str, Any] = attrs.field(factory=dict)
     later_files: LaterFiles | None = None
@@ -102,6 +100,11 @@ class KeepRequest:
     max_output_bytes: int | None = None
     log_bytes: int = 0
     heartbeat_seconds: float = 30.0
+
+    @property
+    def in_namespaces(self) -> bool:
+        """Whether the job has namespaces of its own."""
+        return self.plan is not None and bool(self.plan["namespaces"])
 
     def to_wire(self) -> dict[str, Any]:
         return attrs.asdict(self)

@@ -94,13 +94,13 @@ class KeeperZygote:
         """Have a keeper made for `request`. Raises BrokerGone when the zygote is gone: then nothing was asked."""
         return Waiting(self._send({"keep": request.to_wire()}))
 
-    def prove(self, plan: Mapping[str, Any], rung: str, command: Mapping[str, Any]) -> bytes:
+    def prove(self, plan: Mapping[str, Any], command: Mapping[str, Any]) -> bytes:
         """What the canary of `command` writes under `plan`.
 
         Raises:
             ConfinementUnavailable: it could not be sent. BrokerGone: the zygote, or who was to send it, is gone.
         """
-        with self._send({"prove": {"plan": plan, "rung": rung, "command": command}}) as channel:
+        with self._send({"prove": {"plan": plan, "command": command, "name": os.urandom(8).hex()}}) as channel:
             message = _receive_within(channel, _START_SECONDS)
         if "failed" in message:
             number = message["errno"]

@@ -1,0 +1,67 @@
+"""A control group of one job's own, where one may be made: its kernel kills all of it at once, and says when it is empty.
+
+cgroups(7), version 2: cgroup.kill since Linux 5.14; no controller is needed. A job that could write in the hierarchy might
+leave its group, so an empty group is a proof only beside what else holds the job.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from pathlib import Path
+
+from fable_exec._launcher.control_group import beside_own
+
+__all__ = ["Leaf", "make_leaf"]
+
+_PREFIX = "fable-exec-"
+_PAUSE_SECONDS = 0.005
+
+
+class Leaf:
+    """The group, made and empty. `end` before it is let go."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def take_in(self, pid: int) -> None:
+        """Put a process into it, with all that it starts from then on. Raises OSError."""
+        _write(self.path / "cgroup.procs", b"%d" % pid)
+
+    def end(self, seconds: float) -> bool:
+        """Kill everything in it and remove it; whether it became empty within that time."""
+        give_up_at = time.monotonic() + seconds
+        try:
+            _write(self.path / "cgroup.kill", b"1")
+            while self._is_populated() and time.monotonic() < give_up_at:
+                select.select([], [], [], _PAUSE_SECONDS)
+            is_empty = not self._is_populated()
+            if is_empty:
+                self.path.rmdir()
+        except OSError:
+            return False
+        return is_empty
+
+    def _is_populated(self) -> bool:
+        return b"populated 0" not in (self.path / "cgroup.events").read_bytes()
+
+
+def make_leaf(name: str) -> Leaf | None:
+    """A new group beside our own; None where none may be made, or the kernel could not kill it."""
+    parent = beside_own()
+    if not parent:
+        return None
+    path = Path(parent, _PREFIX + name)
+    try:
+        path.mkdir()
+    except OSError:
+        return None
+    if (path / "cgroup.kill").exists():
+        return Leaf(path)
+    path.rmdir()
+    return None
+
+
+def _write(path: Path, text: bytes) -> None:
+    with open(path, "wb", buffering=0) as file:
+        file.write(text)
