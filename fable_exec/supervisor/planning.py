@@ -5,6 +5,7 @@ What cannot be had is part of the request too, as its launch error: an execution
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Mapping
@@ -32,7 +33,6 @@ __all__ = ["policy_of", "request_to_keep"]
 _PASSED_NAMES = ("LANG", "LOGNAME", "NO_COLOR", "SHELL", "TERM", "USER")
 _PASSED_PREFIX = "LC_"
 _DEFAULT_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
-_ENOENT = 2
 
 
 def policy_of(spec: ExecutionSpec) -> BrokerPolicy:
@@ -73,7 +73,7 @@ def request_to_keep(
     except ConfinementUnavailable as error:
         return KeepRequest(**common, launch_error=f"confinement: {error}")
     except _NotThere as error:
-        return KeepRequest(**common, launch_error=str(error), launch_errno=_ENOENT)
+        return KeepRequest(**common, launch_error=str(error), launch_errno=error.number)
 
 
 _TIMES_AND_BOUNDS = (
@@ -88,7 +88,11 @@ _TIMES_AND_BOUNDS = (
 
 
 class _NotThere(Exception):
-    """The program is not there."""
+    """The program is not there, or is nothing that could be executed; `number` is what execve(2) would say."""
+
+    def __init__(self, program: str, why: object) -> None:
+        self.number = errno.EACCES if os.path.isabs(program) and os.path.exists(program) else errno.ENOENT
+        super().__init__(f"executable: {errno.errorcode[self.number]}: {os.strerror(self.number)} ({program}: {why})")
 
 
 def _defined(spec: ExecutionSpec, policy: BrokerPolicy, directory: ExecutionDirectory) -> dict[str, Any]:
@@ -177,7 +181,7 @@ def _resolved(spec: ExecutionSpec, policy: BrokerPolicy, environment: Mapping[st
     except PolicyError as error:
         if spec.policy is not None:
             raise
-        raise _NotThere(f"executable: {spec.argv[0]}: {error}") from error
+        raise _NotThere(spec.argv[0], error) from error
 
 
 def _executable(spec: ExecutionSpec, executables: AllowedExecutables) -> Executable:
@@ -186,7 +190,7 @@ def _executable(spec: ExecutionSpec, executables: AllowedExecutables) -> Executa
         return found
     why = executables.why_missing(spec.argv[0])
     if why:
-        raise _NotThere(f"executable: {spec.argv[0]}: {why}")
+        raise _NotThere(spec.argv[0], why)
     raise ExecutableDenied(f"the policy does not list {ascii(spec.argv[0])[:200]}; it lists {', '.join(executables.names)[:500]}")
 
 
