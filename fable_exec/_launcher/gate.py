@@ -13,6 +13,7 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from . import kernel
 from .resource_limits import IGNORED_BY_PYTHON, Limit, set_limits
 from .spawn import SpawnFailed
 
@@ -61,6 +62,9 @@ def _wait_and_execute(
     failure = SpawnFailed("exec", errno.EINVAL, "")
     try:
         gate, answer = (fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, _ABOVE_COPIES) for each in (gate, answer))
+        kernel.prctl(
+            kernel.PR_SET_PDEATHSIG, signal.SIGKILL
+        )  # where no namespace does it: an init that is killed takes the job along
         os.setsid()
         for number in IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
