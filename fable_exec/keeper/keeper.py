@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -61,6 +62,7 @@ _KILL_WAIT_SECONDS = 2.0
 _DRAIN_SECONDS = 1.0
 _WAKE_BYTES = 4096
 _LONGEST_ERROR = 500
+_LONGEST_TRACE = 4000
 _CONCLUDE_TRIES = 5
 _CONCLUDE_PAUSE_SECONDS = 0.2
 
@@ -141,7 +143,16 @@ class _Keeper:
         self._facts: dict[str, Any] = {}
 
     def keep(self) -> None:
-        """Until the end."""
+        """Until the end. A fault of ours ends this process, and with it the job; its last line tells of it."""
+        try:
+            self._keep()
+        except Exception as error:
+            self._chronicle.note(
+                "keeper failed", error=repr(error)[:_LONGEST_ERROR], trace=traceback.format_exc()[-_LONGEST_TRACE:]
+            )
+            raise
+
+    def _keep(self) -> None:
         self._happen(Accepted(frozenset(self._request.policy_failure_codes)))
         self._timers.set("heartbeat", self._request.heartbeat_seconds, self._beat)
         while not self._is_over():
@@ -275,8 +286,8 @@ class _Keeper:
 
     def _judge(self) -> Event:
         assert self._progress is not None
-        verdict = judged(self._progress.facts, self._verdict)
-        return Judged(verdict.holds and self._sweep())
+        is_clean = self._sweep()  # whatever the verdict is: the host's own programs come next
+        return Judged(judged(self._progress.facts, self._verdict).holds and is_clean)
 
     def _sweep(self) -> bool:
         """Deal with what was planted; whether the job may have done its work all the same."""
