@@ -13,7 +13,7 @@ import os
 import platform
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from . import kernel
 from .proctree import started_at
@@ -29,19 +29,26 @@ _FILTERED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 
 
 def fork_canary(bait: dict[str, Any], workspace: str, output: int) -> int:
-    """Fork the canary; it writes a JSON object {attempt: errno, 0 for success} to `output` and exits. Returns its process id."""
+    """Fork the canary with a session of its own. Returns its process id."""
     pid = os.fork()
     if pid == 0:
-        status = 1
         try:
             os.setsid()
-            kernel.drop_capabilities()
-            answers = {name: _errno_of(attempt) for name, attempt in _attempts(bait, workspace).items()}
-            os.write(output, json.dumps(answers).encode())
-            status = 0
         finally:
-            os._exit(status)
+            be_canary(bait, workspace, output)
     return pid
+
+
+def be_canary(bait: dict[str, Any], workspace: str, output: int) -> NoReturn:
+    """Write a JSON object {attempt: errno, 0 for success} to `output`, and exit."""
+    status = 1
+    try:
+        kernel.drop_capabilities()
+        answers = {name: _errno_of(attempt) for name, attempt in _attempts(bait, workspace).items()}
+        os.write(output, json.dumps(answers).encode())
+        status = 0
+    finally:
+        os._exit(status)
 
 
 def _errno_of(attempt: Callable[[], object]) -> int:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from . import kernel, steps, wire
-from .canary import fork_canary
+from .canary import be_canary
 from .ending import freeze_and_kill, kill_children, stop_children, terminate_tree
 from .gate import fork_at_gate
 from .linuxos import has_children, pidfd_open, pipe_unblocking
@@ -30,6 +30,7 @@ _BELL_BYTES = 4096
 _KILL_SECONDS = 2.0
 _LONGEST_TOLD = 500
 _STUBBORN_PAUSE_SECONDS = 0.002
+_STDOUT = 1
 
 
 class Ends:
@@ -107,6 +108,7 @@ class _Init:
         self._leader = 0
         self._files: ProcessFiles | None = None
         self._watch: Watch | None = None
+        self._warned = False
 
     def serve(self, unpinned: bool) -> None:
         """Make the leader, then reap and answer."""
@@ -145,8 +147,10 @@ class _Init:
             os.close(executable)
 
     def _fork_canary(self) -> int:
-        """Who goes for the bait instead of a job, and waits at no gate."""
-        return fork_canary(self._request["canary"], self._plan["workspace"]["path"], self._ends.streams.stdout)
+        """Who goes for the bait instead of a job, through the same gate."""
+        copies = [(source, target) for target, source in enumerate(self._ends.streams)]
+        attempt = partial(be_canary, self._request["canary"], self._plan["workspace"]["path"], _STDOUT)
+        return fork_at_gate(self._ends.gate, self._ends.answer, copies, (), attempt)
 
     def _children_died(self, bell: int) -> None:
         os.read(bell, _BELL_BYTES)
@@ -237,7 +241,11 @@ class _Init:
         if self._watch is None or self._files is None or time.monotonic() < self._watch.due_at:
             return
         exceeded = self._watch.look(self._files, self._files.everyone() if self._is_first else _below_us())
-        if exceeded is not None:
+        if exceeded == "cpu" and not self._warned and self._leader:
+            # What the kernel does at the limit of one process; a leader that goes on is told of at the next look.
+            self._warned = True
+            os.kill(self._leader, signal.SIGXCPU)
+        elif exceeded is not None:
             self._watch = None
             wire.send(self._ends.channel, {"limit": exceeded})
 

@@ -1,4 +1,4 @@
-"""Send a canary through a plan before jobs are trusted to it: the same init, the same steps, and nobody at the gate."""
+"""Send a canary through a plan before jobs are trusted to it: the same init, the same steps, the same gate."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def prove(message: Mapping[str, Any], reply: socket.socket) -> None:
         _answer(reply, {"failed": failure.stage, "errno": failure.number, "what": failure.what})
         return
     try:
+        job.open_gate()
         _answer(reply, {"written": _written(job).decode("ascii", "replace")})
     finally:
         unmake(job)
