@@ -9,7 +9,8 @@
     │   ├── LaunchFailed (OSError)                  the command could not be started
     │   ├── AuditUnavailable (OSError)              the audit log cannot take another line
     │   ├── StateUnreadable (ValueError)            a durable record is torn or foreign
-    │   └── Conflict                                the request contradicts what exists
+    │   ├── Conflict                                the request contradicts what exists
+    │   └── UnknownExecution (LookupError)          there is no execution of that id
     ├── the requester acts: the model or its harness
     │   ├── Denied (PermissionError)                the policy says no
     │   │   ├── WritesLocked
@@ -66,6 +67,7 @@ __all__ = [
     "PolicyError",
     "SignalRefused",
     "StateUnreadable",
+    "UnknownExecution",
     "WritesLocked",
 ]
 
@@ -207,6 +209,13 @@ class Conflict(FableExecError):
     def inherited(cls, what: str, owner: int) -> Conflict:
         """In a forked child: `what` belongs to the process `owner`, and this one has only a copy of it."""
         return cls(f"{what} belongs to process {owner}, which this one was forked from; start one here", reason="forked")
+
+
+class UnknownExecution(FableExecError, LookupError):
+    """There is no execution of that id below this root. `execution_id` is its one spelling."""
+
+    code = "unknown-execution"
+    execution_id: str = ""
 
 
 class Denied(FableExecError, PermissionError):

@@ -90,6 +90,22 @@ class ProcessHandle:
         """Its number in the PID namespace of whoever opened the handle; after its end perhaps a stranger's."""
         return self.identity.pid
 
+    @property
+    def has_descriptor(self) -> bool:
+        """Whether the kernel gave a descriptor of it, so that `fileno` has one to tell."""
+        return self._descriptor is not None
+
+    def fileno(self) -> int:
+        """The descriptor, which stays this handle's: readable once the process has ended, for poll(2) or an event loop.
+
+        Raises:
+            OSError: ENOSYS where there is none, as `has_descriptor` says; look with `wait` there.
+        """
+        self._require_open()
+        if self._descriptor is None:
+            raise OSError(errno.ENOSYS, "there are no process descriptors here")
+        return self._descriptor
+
     def is_alive(self) -> bool:
         """Whether it runs; a zombie does not. IdentityLost (`gone` false) where that cannot be told without a descriptor."""
         return not self.wait(0)

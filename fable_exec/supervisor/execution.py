@@ -9,12 +9,14 @@ from typing import Any
 
 import attrs
 
+from fable_exec.errors import IdentityLost, StateUnreadable, UnknownExecution
 from fable_exec.executions import ExecutionDirectory
 from fable_exec.executions.holding import is_held, last_touched
-from fable_exec.lifecycle import Health, Liveness, State, TerminalReason, health_by_looking
+from fable_exec.lifecycle import Facts, Health, Liveness, State, TerminalReason, exit_status, health_by_looking
+from fable_exec.procident import ProcessHandle, ProcessIdentity
 from fable_exec.statefile import Reading
 
-__all__ = ["Execution", "looked_at"]
+__all__ = ["Execution", "UnreadableExecution", "looked_at", "required"]
 
 
 @attrs.frozen(kw_only=True)
@@ -64,6 +66,14 @@ class Execution:
         return found
 
     @property
+    def exit_status(self) -> int:
+        """What a supervisor in the foreground exits with: docs/reference/lifecycle.md. 125 while it has not ended."""
+        members = self.document
+        return exit_status(
+            Facts(launch_error=members["launch_error"], exec_errno=members.get("launch_errno"), returncode=members["returncode"])
+        )
+
+    @property
     def runner_log(self) -> Path:
         """Both streams of the job."""
         return Path(self.document["runner_log"])
@@ -71,6 +81,51 @@ class Execution:
     def to_members(self) -> dict[str, Any]:
         """Everything as plain JSON: the document, and what was looked at."""
         return {**self.document, "health": self.health.value}
+
+
+@attrs.frozen(kw_only=True)
+class UnreadableExecution:
+    """A directory of an execution whose state cannot be believed. It is left as it is; who wants its place moves it aside.
+
+    Attributes:
+        directory: where it lies.
+        error: what is wrong with it, and what its terminal record tells all the same.
+    """
+
+    directory: Path
+    error: StateUnreadable
+
+    health = "unreadable"
+
+    @property
+    def execution_id(self) -> str:
+        return self.directory.name
+
+    def to_members(self) -> dict[str, Any]:
+        """As plain JSON, the members that an Execution has too."""
+        return {
+            "execution_id": self.execution_id,
+            "state": None,
+            "health": self.health,
+            "error": str(self.error),
+            "reason": self.error.reason,
+            **(self.error.outcome or {}),
+        }
+
+
+def required(directory: ExecutionDirectory) -> Execution:
+    """The same as `looked_at`. Raises UnknownExecution where there is none."""
+    found = looked_at(directory)
+    if found is None:
+        raise unknown(directory)
+    return found
+
+
+def unknown(directory: ExecutionDirectory) -> UnknownExecution:
+    """The error for an id that nothing was accepted under."""
+    execution_id = directory.execution_id
+    words = f"there is no execution {execution_id} in {ascii(str(directory.path.parent))[:400]}"
+    return UnknownExecution(words, execution_id=execution_id)
 
 
 def looked_at(directory: ExecutionDirectory) -> Execution | None:
@@ -86,7 +141,7 @@ def looked_at(directory: ExecutionDirectory) -> Execution | None:
         if reading is None:
             raise FileNotFoundError
         readings.append(reading)
-        return State(reading.document["state"])
+        return state_in(reading.document, directory)
 
     def keeper() -> Liveness:
         return Liveness.ALIVE if is_held(directory.run_lock) else Liveness.DEAD
@@ -100,11 +155,18 @@ def looked_at(directory: ExecutionDirectory) -> Execution | None:
     return Execution(document={**readings[-1].document, "heartbeat": heartbeat}, health=health, directory=directory.path)
 
 
+def state_in(document: Mapping[str, Any], directory: ExecutionDirectory) -> State:
+    """The word of the document. Raises StateUnreadable when it is none of ours."""
+    try:
+        return State(document.get("state"))
+    except ValueError:
+        path = str(directory.path)
+        words = f"the state in {ascii(path)[:400]} is none that this library writes: {document.get('state')!a:.80}"
+        raise StateUnreadable(words, reason="foreign", path=path) from None
+
+
 def liveness_of_runner(document: Mapping[str, Any]) -> Liveness:
     """Whether the recorded leader lives. What cannot be told is neither."""
-    from fable_exec.errors import IdentityLost
-    from fable_exec.procident import ProcessHandle, ProcessIdentity
-
     members = document.get("runner_identity")
     if members is None:
         return Liveness.DEAD

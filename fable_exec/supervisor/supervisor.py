@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
+import builtins
 import errno
+import math
 import os
 import uuid
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from fable_exec._sys.forks import ProcessLock
-from fable_exec.errors import BrokerGone, Conflict, InternalError, InvalidRequest, LaunchFailed
-from fable_exec.executions import ExecutionDirectory, ExecutionSpec, bell, default_root, now
-from fable_exec.executions.names import ids_in
+from fable_exec.errors import BrokerGone, Conflict, FableExecError, InternalError, InvalidRequest, LaunchFailed, StateUnreadable
+from fable_exec.executions import ExecutionDirectory, ExecutionSpec, default_root
+from fable_exec.executions.names import RUNNER_LOG_NAME, SUPERVISOR_LOG_NAME, ids_in
 from fable_exec.keeper.requests import Answer, Answered
-from fable_exec.lifecycle import State
 from fable_exec.runner import WorkspaceIdentity
-from fable_exec.supervisor.execution import Execution, looked_at
+from fable_exec.supervisor.execution import Execution, UnreadableExecution, looked_at, required
+from fable_exec.supervisor.following import events_in, pieces_now, pieces_until_end
 from fable_exec.supervisor.planning import request_to_keep
 from fable_exec.supervisor.proving import Proofs
-from fable_exec.supervisor.zygote import KeeperZygote
+from fable_exec.supervisor.stopping import request_end
+from fable_exec.supervisor.waiting import KeeperWatch, readable
+from fable_exec.supervisor.zygote import KEEP_SECONDS, Waiting
+from fable_exec.supervisor.zygotes import KeeperZygotes
 
 __all__ = ["Supervisor"]
 
-_TRIES = 2
+_FAREWELL_SECONDS = 2.0
+"""A keeper whose outcome is recorded has nothing more to do; should it hang, nobody waits for it."""
 
 
 class Supervisor:
     """The executions below one root. It starts a process with the first `start` only; closing it ends no execution.
+
+    Safe among threads. A forked child may use its copy: it starts a process of its own when it needs one.
 
     Args:
         root: the directory of all executions, made when it is first needed; None is FABLE_EXEC_STATE_DIR or the platform's place.
@@ -33,9 +44,9 @@ class Supervisor:
 
     def __init__(self, root: str | Path | None = None) -> None:
         self.root = default_root() if root is None else Path(root).absolute()
-        self._zygotes: dict[int, KeeperZygote] = {}
+        self._zygotes = KeeperZygotes()
         self._proofs = Proofs()
-        self._lock = ProcessLock()
+        weakref.finalize(self, self._zygotes.dropped).atexit = False
 
     def start(self, spec: ExecutionSpec) -> Execution:
         """Start it, or find it: the same id with the same specification is the same execution. Returns when it runs or has ended.
@@ -47,15 +58,34 @@ class Supervisor:
         """
         execution_id = spec.execution_id or str(uuid.uuid4())
         found = self._existing(spec, execution_id)
-        if found is not None:
-            return found
-        for _ in range(_TRIES):
+        for is_last in (False, True):
+            if found is not None:
+                break
             try:
-                return self._ask(spec, execution_id)
-            except BrokerGone:
-                if looked_at(self._directory(execution_id)) is not None:
-                    break
-        return self._require(execution_id)
+                waiting = self._ask(spec, execution_id)
+                with waiting.channel:
+                    found = self._kept(waiting.wait(), execution_id)
+            except (BrokerGone, LaunchFailed) as error:
+                found = self._after(error, spec, execution_id, is_last)
+        return found or self._accepted(execution_id)
+
+    async def start_async(self, spec: ExecutionSpec) -> Execution:
+        """As `start`. What may take long before the request goes out is done in a thread; the answer is awaited without one.
+
+        Cancelling this stops waiting, not the execution: the request may have gone out.
+        """
+        execution_id = spec.execution_id or str(uuid.uuid4())
+        found = self._existing(spec, execution_id)
+        for is_last in (False, True):
+            if found is not None:
+                break
+            try:
+                waiting = await self._ask_in_thread(spec, execution_id)
+                with waiting.channel:
+                    found = self._kept(await _answer_to(waiting), execution_id)
+            except (BrokerGone, LaunchFailed) as error:
+                found = self._after(error, spec, execution_id, is_last)
+        return found or self._accepted(execution_id)
 
     def get(self, execution_id: str) -> Execution | None:
         """The execution of that id as of now; None where there is none.
@@ -65,26 +95,85 @@ class Supervisor:
         """
         return looked_at(self._directory(execution_id))
 
-    def list(self) -> list[Execution]:
-        """All that can be read, sorted by id."""
-        found = (self.get(each) for each in ids_in(self.root))
-        return [each for each in found if each is not None]
+    def list(self) -> builtins.list[Execution | UnreadableExecution]:
+        """All of them, sorted by id. One whose state cannot be believed is an UnreadableExecution, and hides no other."""
+        found: builtins.list[Execution | UnreadableExecution] = []
+        for directory in map(self._directory, ids_in(self.root)):
+            try:
+                execution = looked_at(directory)
+            except StateUnreadable as error:
+                found.append(UnreadableExecution(directory=directory.path, error=error))
+            else:
+                found += [] if execution is None else [execution]
+        return found
 
     def request_stop(self, execution_id: str) -> Execution:
-        """Ask for the end of the job, durably, and wake its keeper. Returns at once; `wait` tells the end."""
+        """Ask for the end of the job, durably, and wake its keeper. Returns at once; `wait` tells the end.
+
+        One that has ended, or was asked before, is returned as it is.
+
+        Raises:
+            ValueError: no UUID. UnknownExecution: nothing was accepted under it. StateUnreadable: its state cannot be believed.
+            IdentityLost: it has not ended, and its keeper cannot be verified, or is dead; nothing was written.
+            TimeoutError: another process held the lock of its state for 5 s.
+        """
         directory = self._directory(execution_id)
-        with directory.state.locked() as held:
-            document = held.require().document
-            if document["state"] != State.EXITED.value and document["stop_requested_at"] is None:
-                held.write({**document, "stop_requested_at": now()})
-        bell.ring(directory.path)
-        return self._require(execution_id)
+        request_end(directory)
+        return required(directory)
+
+    def wait(self, execution_id: str, timeout_seconds: float | None = None) -> Execution:
+        """Wait until nobody keeps the execution any more, without looking again and again; then it is what it says.
+
+        Returns:
+            As a rule the ended execution; its workspace is free by then. Where the keeper died without recording an outcome, the
+            execution as it was found: `is_over` is False and `health` lost or orphaned, until `recover` records the end.
+
+        Raises:
+            ValueError: no UUID. UnknownExecution: nothing was accepted under it. StateUnreadable: its state cannot be believed.
+            TimeoutError: it was kept for all of `timeout_seconds`.
+        """
+        directory = self._directory(execution_id)
+        with KeeperWatch(directory, (found := required(directory)).document) as watch:
+            has_ended = watch.wait(_seconds_for(found, timeout_seconds))
+        return _found_after(directory, has_ended, timeout_seconds)
+
+    async def wait_async(self, execution_id: str, timeout_seconds: float | None = None) -> Execution:
+        """As `wait`, for an event loop: no thread, and whoever cancels it leaves nothing behind."""
+        directory = self._directory(execution_id)
+        with KeeperWatch(directory, (found := required(directory)).document) as watch:
+            try:
+                async with asyncio.timeout(min(_seconds_for(found, timeout_seconds), _LONGEST_SECONDS)):
+                    await watch.wait_async()
+                    has_ended = True
+            except TimeoutError:
+                has_ended = False
+        return _found_after(directory, has_ended, timeout_seconds)
+
+    def events(self, execution_id: str, follow: bool = False) -> Iterator[dict[str, Any]]:
+        """What its keeper noted, from the start: the lines of supervisor.log. They tell people why; nothing depends on them.
+
+        Args:
+            follow: go on until nobody keeps the execution and everything was given out.
+
+        Raises:
+            ValueError, UnknownExecution, StateUnreadable: as `wait`.
+        """
+        return events_in(self._log(execution_id, SUPERVISOR_LOG_NAME, follow))
+
+    def logs(self, execution_id: str, follow: bool = False) -> Iterator[bytes]:
+        """What the job wrote on both streams, from the start, in pieces of 64 KiB at most.
+
+        Args:
+            follow: go on until nobody keeps the execution and everything was given out; new output comes within 50 ms.
+
+        Raises:
+            ValueError, UnknownExecution, StateUnreadable: as `wait`.
+        """
+        return self._log(execution_id, RUNNER_LOG_NAME, follow)
 
     def close(self) -> None:
-        """Let the zygote end. Executions go on. Idempotent."""
-        zygote = self._zygotes.pop(os.getpid(), None)
-        if zygote is not None:
-            zygote.close()
+        """Let the zygote end. Executions go on; all but `start` still works. Idempotent."""
+        self._zygotes.close()
 
     def __enter__(self) -> Supervisor:
         return self
@@ -97,46 +186,94 @@ class Supervisor:
     def _directory(self, execution_id: str) -> ExecutionDirectory:
         return ExecutionDirectory.of(self.root, execution_id)
 
-    def _require(self, execution_id: str) -> Execution:
+    def _log(self, execution_id: str, name: str, follow: bool) -> Iterator[bytes]:
+        directory = self._directory(execution_id)
+        execution = required(directory)  # an id that is not there is told at once, not with the first piece
+        return _followed(directory, execution, name) if follow else pieces_now(directory.path / name)
+
+    def _existing(self, spec: ExecutionSpec, execution_id: str) -> Execution | None:
+        """What is there already, without a process: most repeated requests end here. Raises Conflict."""
+        try:
+            found = looked_at(self._directory(execution_id))
+        except StateUnreadable as error:
+            raise Conflict(str(error), reason="unreadable") from error
+        if found is not None and found.document["request_fingerprint"] != spec.fingerprint():
+            raise Conflict(f"execution {execution_id} was asked for with another request before", reason="other-request")
+        return found
+
+    def _ask(self, spec: ExecutionSpec, execution_id: str) -> Waiting:
+        identity = _workspace(spec.workspace)
+        zygote = self._zygotes.get(identity.command_owner())
+        try:
+            return zygote.ask(request_to_keep(spec, execution_id, self.root, identity, zygote, self._proofs))
+        except BrokerGone:
+            self._zygotes.discard(zygote)
+            raise
+
+    async def _ask_in_thread(self, spec: ExecutionSpec, execution_id: str) -> Waiting:
+        asking = asyncio.ensure_future(asyncio.to_thread(self._ask, spec, execution_id))
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            await asyncio.wait({asking})  # it cannot be stopped; what it opened must not be left behind
+            if asking.exception() is None:
+                asking.result().channel.close()
+            raise
+
+    def _kept(self, answered: Answered, execution_id: str) -> Execution:
+        if answered.answer is Answer.CONFLICT:
+            raise Conflict(answered.text, reason=answered.reason)
+        if answered.answer is Answer.FAILED:
+            raise LaunchFailed(answered.text, stage=answered.reason, errno=answered.errno or errno.EIO)
+        return self._accepted(execution_id)
+
+    def _accepted(self, execution_id: str) -> Execution:
         found = looked_at(self._directory(execution_id))
         if found is None:
             raise InternalError(f"execution {execution_id} was accepted, and has no state")
         return found
 
-    def _existing(self, spec: ExecutionSpec, execution_id: str) -> Execution | None:
-        """What is there already, without a process: most repeated requests end here."""
-        found = looked_at(self._directory(execution_id))
-        if found is None:
-            return None
-        if found.document["request_fingerprint"] != spec.fingerprint():
-            raise Conflict(f"execution {execution_id} was asked for with another request before", reason="other-request")
-        return found
+    def _after(self, error: FableExecError, spec: ExecutionSpec, execution_id: str, is_last: bool) -> Execution | None:
+        """What was accepted although the answer is lost; None when it is worth to ask once more, which the id makes safe.
 
-    def _ask(self, spec: ExecutionSpec, execution_id: str) -> Execution:
-        identity = _workspace(spec.workspace)
-        zygote = self._zygote(identity)
-        request = request_to_keep(spec, execution_id, self.root, identity, zygote, self._proofs)
-        try:
-            waiting = zygote.ask(request)
-        except BrokerGone:
-            self._discard(zygote)
-            waiting = self._zygote(identity).ask(request)
-        with waiting.channel:
-            _refuse(waiting.wait())
-        return self._require(execution_id)
+        The zygote may have died since its last use, or the directory was pruned while the keeper made it.
+        """
+        was_pruned = isinstance(error, LaunchFailed) and (error.stage, error.errno) == ("accept", errno.ENOENT)
+        if isinstance(error, BrokerGone) or was_pruned:
+            found = self._existing(spec, execution_id)
+            if found is not None or not is_last:
+                return found
+        raise error
 
-    def _zygote(self, identity: WorkspaceIdentity) -> KeeperZygote:
-        with self._lock:
-            own = self._zygotes.get(os.getpid())
-            if own is None:
-                own = self._zygotes[os.getpid()] = KeeperZygote(*identity.command_owner())
-            return own
 
-    def _discard(self, zygote: KeeperZygote) -> None:
-        with self._lock:
-            if self._zygotes.get(os.getpid()) is zygote:
-                del self._zygotes[os.getpid()]
-        zygote.close()
+_LONGEST_SECONDS = 10.0**9
+"""asyncio cannot wait until infinity."""
+
+
+def _seconds_for(found: Execution, timeout_seconds: float | None) -> float:
+    wanted = math.inf if timeout_seconds is None else timeout_seconds
+    return min(wanted, _FAREWELL_SECONDS) if found.is_over else wanted
+
+
+def _found_after(directory: ExecutionDirectory, has_ended: bool, timeout_seconds: float | None) -> Execution:
+    found = required(directory)
+    if not has_ended and not found.is_over:
+        raise TimeoutError(f"execution {found.execution_id} has not ended within {timeout_seconds:g} s")
+    return found
+
+
+def _followed(directory: ExecutionDirectory, execution: Execution, name: str) -> Iterator[bytes]:
+    with KeeperWatch(directory, execution.document) as watch:
+        yield from pieces_until_end(directory.path / name, watch)
+
+
+async def _answer_to(waiting: Waiting) -> Answered:
+    try:
+        async with asyncio.timeout(KEEP_SECONDS):
+            await readable(waiting.channel.fileno())
+    except TimeoutError:
+        raise waiting.too_late() from None
+    return waiting.answer()
 
 
 def _workspace(path: Path) -> WorkspaceIdentity:
@@ -148,10 +285,3 @@ def _workspace(path: Path) -> WorkspaceIdentity:
         return WorkspaceIdentity.of(str(path), fd)
     finally:
         os.close(fd)
-
-
-def _refuse(answered: Answered) -> None:
-    if answered.answer is Answer.CONFLICT:
-        raise Conflict(answered.text, reason=answered.reason)
-    if answered.answer is Answer.FAILED:
-        raise LaunchFailed(answered.text, stage=answered.reason, errno=answered.errno or errno.EIO)

@@ -19,13 +19,13 @@ from fable_exec.errors import BrokerGone, ConfinementUnavailable, LaunchFailed
 from fable_exec.keeper.requests import Answered, KeepRequest
 from fable_exec.runner.programs import Program, own_handle
 
-__all__ = ["KeeperZygote", "Waiting"]
+__all__ = ["KEEP_SECONDS", "KeeperZygote", "Waiting"]
 
 _PROGRAM = Path(__file__).parent.parent / "keeper" / "__main__.py"
 _LIBRARIES = tuple(dict.fromkeys(str(Path(str(module.__file__)).parent.parent) for module in (attr, attrs)))
 _OWN_LIBRARY = str(Path(__file__).parent.parent.parent)
 _START_SECONDS = 20.0
-_KEEP_SECONDS = 60.0
+KEEP_SECONDS = 60.0
 _CLOSE_SECONDS = 2.0
 
 
@@ -43,13 +43,17 @@ class Waiting:
             raise BrokerGone("the keeper ended before it answered") from None
         return Answered.from_wire(message)
 
-    def wait(self, seconds: float = _KEEP_SECONDS) -> Answered:
+    def wait(self, seconds: float = KEEP_SECONDS) -> Answered:
         """Wait for the answer, so long at most. Raises BrokerGone."""
         waiting = select.poll()
         waiting.register(self.channel.fileno(), select.POLLIN)
         if not waiting.poll(int(seconds * 1000)):
-            raise BrokerGone(f"the keeper did not answer within {seconds:g} s; it may still start the job")
+            raise self.too_late()
         return self.answer()
+
+    def too_late(self) -> BrokerGone:
+        """The error for an answer that did not come in time."""
+        return BrokerGone("the keeper did not answer in time; it may still start the job")
 
 
 class KeeperZygote:
@@ -65,6 +69,7 @@ class KeeperZygote:
     def __init__(self, user: int, group: int) -> None:
         self._owner = os.getpid()
         self._sending = ProcessLock()
+        self._is_closed = False
         self._socket, theirs = wire.socket_pair()
         try:
             self._program = Program(["-S", str(_PROGRAM), _OWN_LIBRARY, *_LIBRARIES], theirs.fileno())
@@ -114,6 +119,8 @@ class KeeperZygote:
         ours, theirs = wire.socket_pair()
         try:
             with theirs, self._sending:
+                if self._is_closed:
+                    raise wire.PeerGone
                 wire.send(self._socket, message, (theirs.fileno(),))
         except wire.PeerGone:
             ours.close()
@@ -123,22 +130,29 @@ class KeeperZygote:
             raise
         return ours
 
-    @property
-    def is_ours(self) -> bool:
-        """Whether this process started it, and not one that this was forked from."""
-        return os.getpid() == self._owner
-
     def close(self) -> None:
-        """Let the zygote end. Keepers and their jobs go on. Idempotent."""
-        if self.is_ours:
-            try:
-                self._socket.shutdown(socket.SHUT_RDWR)  # a forked copy of this process may hold it open
-            except OSError:
-                pass
-        self._socket.close()
-        if self.is_ours and not self._program.wait(_CLOSE_SECONDS):
+        """Let the zygote end, and kill it where it does not. Keepers and their jobs go on. Idempotent, safe among threads."""
+        if os.getpid() != self._owner:
+            self.abandon()
+            return
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)  # a forked copy of this process may hold it open, a thread may be sending
+        except OSError:
+            pass
+        with self._sending:
+            is_closed, self._is_closed = self._is_closed, True
+            self._socket.close()
+        if is_closed:
+            return
+        if not self._program.wait(_CLOSE_SECONDS):
             self._program.kill()
             self._program.wait(_CLOSE_SECONDS)
+        self._program.close()
+
+    def abandon(self) -> None:
+        """In a forked child: forget the parent's zygote without touching it."""
+        self._is_closed = True
+        self._socket.close()
         self._program.close()
 
 

@@ -47,7 +47,7 @@ def supervising(directory: Path, alteration: str = WITHOUT_GROUPS) -> Iterator[S
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(zygotes, "_PROGRAM", program)
         with Supervisor(directory / "root") as supervisor:
-            supervisor._zygote(identity(directory))  # a supervisor that is opened later has a program of its own
+            supervisor._zygotes.get(identity(directory).command_owner())  # a supervisor that is opened later has a program of its own
             yield supervisor
 
 
@@ -164,7 +164,7 @@ def init_of(execution: Execution) -> int:
 
 def zygote_of(supervisor: Supervisor) -> int:
     """The child of ours that forks keepers."""
-    (zygote,) = supervisor._zygotes.values()
+    (zygote,) = supervisor._zygotes._own().values()
     return zygote._program.pid
 
 
