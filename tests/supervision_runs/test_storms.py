@@ -1,0 +1,29 @@
+"""Starts of the same executions from many processes at once: one runner for an id, one for a workspace, and a clear answer for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+QUICK = {"starts": 400, "processes": 4, "ids": 12, "workspaces": 6}
+WHOLE = {"starts": 10_000, "processes": 16, "ids": 200, "workspaces": 100}
+
+
+def assert_one_runner_each(answer: dict[str, Any], starts: int, ids: int) -> None:
+    assert answer["faults"] == []
+    counts = answer["counts"]
+    assert counts["execution"] + counts.get("conflict: workspace", 0) == starts
+    assert ids / 2 <= counts["ran"] <= ids  # the first of each workspace at least
+
+
+def test_of_many_starters_one_has_its_way_and_all_are_told(inside: Callable[..., Any], rung: str, seed: int) -> None:
+    answer = inside("storm", **QUICK, rung=rung, seed=seed)
+    assert_one_runner_each(answer, QUICK["starts"], QUICK["ids"])
+
+
+@pytest.mark.deep
+def test_of_ten_thousand_starts_one_has_its_way_and_all_are_told(inside: Callable[..., Any], rung: str, seed: int) -> None:
+    answer = inside("storm", timeout=600, max_pids=1400, **WHOLE, rung=rung, seed=seed)
+    assert_one_runner_each(answer, WHOLE["starts"], WHOLE["ids"])
