@@ -93,7 +93,8 @@ def wait_usage(pid: int, options: int = 0) -> tuple[int, int, Usage]:
 def reap_exited(pid: int) -> tuple[int, Usage] | None:
     """Reap our exited child `pid` without blocking: a zombie that somebody traces is not ours until the tracer is gone."""
     found, status, usage = wait_usage(pid, os.WNOHANG)
-    return (status, usage) if found else None
+    # One that asked to be traced by its parent is told of here whenever it stops (ptrace(2), PTRACE_TRACEME).
+    return (status, usage) if found and not os.WIFSTOPPED(status) else None
 
 
 class Slot:
