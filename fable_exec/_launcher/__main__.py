@@ -1,4 +1,4 @@
-"""Entry of the launcher program: `python -I -S <this file> <socket descriptor>`, or `... probe`.
+"""Entry of the launcher program: `python -I -S <this file> <socket descriptor>`, `... deadline <the same>`, or `... probe`.
 
 The library is not importable here on purpose: this package is loaded by its own folder, with only the standard library beside it.
 """
@@ -22,8 +22,8 @@ def _load_package() -> None:
     spec.loader.exec_module(module)
 
 
-def main(word: str) -> None:
-    """Serve the host on the socket with descriptor `word`, or print what `probe` finds."""
+def main(word: str, channel: str = "") -> None:
+    """Serve the host on the socket with descriptor `word`, or for one command under a deadline, or print what `probe` finds."""
     _load_package()
     import json
     import socket
@@ -32,6 +32,9 @@ def main(word: str) -> None:
     steps.default_signals()
     if word == "probe":
         print(json.dumps(importlib.import_module(f"{PACKAGE}.probe").probe(os.geteuid(), os.getegid())))
+        return
+    if word == "deadline":
+        importlib.import_module(f"{PACKAGE}.deadline").serve(int(channel))
         return
     kernel = importlib.import_module(f"{PACKAGE}.kernel")
     kernel.close_all_but(int(word))
@@ -43,4 +46,4 @@ def main(word: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
