@@ -34,7 +34,7 @@ def fork_at_gate(
         answer: writing end; what keeps it from running is written there. Both stay the caller's.
         execute: replaces the program. Raises SpawnFailed or OSError.
     """
-    pid = os.fork()
+    pid = kernel.clone(0)
     if pid == 0:
         _wait_and_execute(gate, answer, copies, limits, execute)
     return pid

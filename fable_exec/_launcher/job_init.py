@@ -26,6 +26,8 @@ from .readiness import Readiness
 from .spawn import SpawnFailed, Streams, Workspace, path_and_copies, prepare
 from .watching import ProcessFiles, Watch
 
+_OF_A_KEEPER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals that a keeper handles; all others are what they were made when the zygote began."""
 _BELL_BYTES = 4096
 _KILL_SECONDS = 2.0
 _LONGEST_TOLD = 500
@@ -53,7 +55,8 @@ def be_init(plan: dict[str, Any], request: dict[str, Any], ends: Ends) -> NoRetu
         ends: everything else that is open is closed.
     """
     try:
-        steps.default_signals()
+        for number in _OF_A_KEEPER:
+            signal.signal(number, signal.SIG_DFL)
         kernel.close_all_but(*ends.numbers())
         wire.receive(ends.channel)  # the keeper has put us where we belong
         unpinned = _confine(plan, request)

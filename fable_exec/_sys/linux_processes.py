@@ -25,7 +25,10 @@ PS_KNOWS_MORE = sys.platform != "linux"
 _PIDFS_MAGIC = 0x50494446  # include/uapi/linux/magic.h
 _SIGNAL_PROCESS_GROUP = 1 << 2  # PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9
 _LONGEST_SECONDS = 2_000_000.0  # poll(2) takes milliseconds in an int
-_STATFS_BYTES = 256  # more than any struct statfs has
+_Statfs = ctypes.c_long * 32  # more than any struct statfs has
+if sys.platform == "linux":
+    _libc = ctypes.CDLL(None, use_errno=True)
+    _fstatfs = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(_Statfs), use_errno=True)(("fstatfs", _libc))
 _STATE, _PARENT, _GROUP, _THREADS, _START = 0, 1, 2, 17, 19  # fields 3, 4, 5, 20 and 22 of proc_pid_stat(5)
 
 
@@ -71,10 +74,9 @@ def unique_process_id(pid: int, handle: int | None) -> int | None:
 
 
 def _file_system(descriptor: int) -> int:
-    answer = (ctypes.c_long * (_STATFS_BYTES // 8))()
-    call = ctypes.CDLL(None, use_errno=True).fstatfs
-    call.argtypes, call.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_int
-    checked(call(descriptor, answer), f"fstatfs({descriptor})")
+    answer = _Statfs()
+    if sys.platform == "linux":
+        checked(_fstatfs(descriptor, ctypes.byref(answer)), f"fstatfs({descriptor})")
     return answer[0]
 
 
@@ -152,6 +154,20 @@ def family_of(number: int) -> tuple[int, int]:
     """The parent (0 when it is outside) and the process group of that number, both in the view's numbers."""
     fields = _stat(number)
     return int(fields[_PARENT]), int(fields[_GROUP])
+
+
+def numbers() -> list[int]:
+    """Every number in the view now. One that a process had a moment ago may be another's when it is used."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def was_started_with(number: int, variable: bytes) -> bool:
+    """Whether the process of that number was executed with that `NAME=value` (proc_pid_environ(5)).
+
+    False says little: the file is empty during execve(2), and its owner may overwrite it. PermissionError of others' processes.
+    """
+    with open(f"/proc/{number}/environ", "rb") as file:
+        return variable in file.read(_MOST_ENVIRONMENT_BYTES).split(b"\0")
 
 
 def _stat(number: int) -> list[bytes]:

@@ -239,13 +239,13 @@ def _fork(flags: int, user: int, group: int) -> int:
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     if (os.geteuid(), os.getegid()) != (user, group):
         return _fork_as(flags, user, group)
-    return kernel.clone(flags) if flags else os.fork()
+    return kernel.clone(flags)
 
 
 def _fork_as(flags: int, user: int, group: int) -> int:
     """The same through a child that becomes that user first: namespaces belong to whoever makes them (user_namespaces(7))."""
     reading, writing = os.pipe()
-    between = os.fork()
+    between = kernel.clone(0)
     if between == 0:
         return _be_between(flags, user, group, writing)
     os.close(writing)

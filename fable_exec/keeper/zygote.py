@@ -30,6 +30,7 @@ def serve(its_socket: int) -> None:
     raise_descriptor_limit()
     os.umask(0o077)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps: no keeper stays a zombie
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a leader that dies at its gate must not take its keeper along
     host = wire.adopt(its_socket)
     hello, handles = wire.receive(host)
     wire.send(host, {"support": _support(hello["user"], hello["group"])})
@@ -71,7 +72,7 @@ def _serve_requests(host: socket.socket, handles: list[int]) -> None:
 
 def _fork(message: dict[str, Any], reply: int) -> None:
     try:
-        pid = os.fork()
+        pid = kernel.clone(0)  # no hooks of modules: there are no threads, and what they touch would be a copy in each keeper
     except OSError as error:
         with wire.adopt(reply) as channel:
             wire.send(channel, {"answer": "failed", "reason": "fork", "text": str(error), "errno": error.errno or 0})
