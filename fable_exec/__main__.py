@@ -13,7 +13,7 @@ from collections.abc import Sequence
 __all__ = ["main"]
 
 _NEEDED = ("click", "rich")
-_OWN_FAILURE_OF_RUN = 125
+_OWN_FAILURE = 125
 _FAILED = 1
 
 
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"fable-exec: {' and '.join(missing)} not installed (only `serve` works without): "
             "pip install '.[cli]' in a checkout, or 'fable-exec[cli]' from an index that has it\n"
         )
-        return _OWN_FAILURE_OF_RUN if arguments[:1] == ["run"] else _FAILED
+        return _OWN_FAILURE if arguments[:1] in (["run"], ["deadline"]) else _FAILED
     from fable_exec.cli import main as command_line
 
     return command_line(arguments)
