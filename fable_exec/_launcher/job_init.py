@@ -185,7 +185,14 @@ class _Init:
         peak = usage[2] if self._watch is None else max(usage[2], self._watch.peak_bytes // 1024)
         processes = 0 if self._watch is None else self._watch.peak_processes
         self._watch = None
-        told = {"exited": status, "user": usage[0], "system": usage[1], "peak": peak, "processes": processes}
+        told = {
+            "exited": status,
+            "user": usage[0],
+            "system": usage[1],
+            "peak": peak,
+            "processes": processes,
+            "warned": self._warned,
+        }
         wire.send(self._ends.channel, told)
 
     def _is_empty(self) -> bool:

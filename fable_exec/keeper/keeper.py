@@ -27,6 +27,7 @@ from fable_exec.keeper.chronicle import Chronicle
 from fable_exec.keeper.claiming import Claim, claim
 from fable_exec.keeper.job import Job, NotMade, make_job, unmake
 from fable_exec.keeper.output import OutputLog
+from fable_exec.keeper.processor_time import ended_for_processor_time
 from fable_exec.keeper.reconciling import Reconciliation
 from fable_exec.keeper.requests import Answer, Answered, KeepRequest
 from fable_exec.keeper.sweeping import Sweeper
@@ -42,8 +43,8 @@ from fable_exec.lifecycle import (
     Judged,
     LaunchFailed,
     LeaderExited,
-    MemoryLimited,
-    OutputLimited,
+    Limit,
+    LimitExceeded,
     Phase,
     Progress,
     SignalSent,
@@ -337,7 +338,7 @@ class _Keeper:
         if "exited" in message:
             self._leader_exited(message)
         elif "limit" in message:
-            self._limit_exceeded(message["limit"])
+            self._happen(LimitExceeded(Limit(message["limit"])))
         elif "failed" in message:
             self._chronicle.note("the init failed", **message)
         elif self._reconciliation is not None:
@@ -353,10 +354,10 @@ class _Keeper:
             peak_processes=message["processes"],
         )
         self._happen(LeaderExited(os.waitstatus_to_exitcode(message["exited"])))
-
-    def _limit_exceeded(self, name: str) -> None:
-        self._facts["limit"] = name
-        self._happen(MemoryLimited())
+        assert self._request.plan is not None
+        used = message["user"] + message["system"]
+        if ended_for_processor_time(self._request.plan, message["exited"], used, warned=message["warned"]):
+            self._happen(LimitExceeded(Limit.CPU, by_signal=True))
 
     def _init_lost(self) -> None:
         """Somebody killed the init. What it held is dead with it, or ours now."""
@@ -391,7 +392,7 @@ class _Keeper:
             self._ready.unwatch(self._output.pipe)
         most = self._request.max_output_bytes
         if most is not None and self._output.written_bytes > most:
-            self._happen(OutputLimited())
+            self._happen(LimitExceeded(Limit.OUTPUT))
 
     def _renew_lease(self) -> None:
         seconds = self._request.idle_timeout_seconds

@@ -6,7 +6,7 @@ from typing import get_args
 
 import attrs
 
-from fable_exec.lifecycle.reasons import POLICY_FAILURE_CODES, Deadline, Facts, Verdict, asks_for_verdict
+from fable_exec.lifecycle.reasons import POLICY_FAILURE_CODES, Deadline, Facts, Limit, Verdict, asks_for_verdict
 
 __all__ = [
     "EVENTS",
@@ -19,8 +19,7 @@ __all__ = [
     "KeeperLost",
     "LaunchFailed",
     "LeaderExited",
-    "MemoryLimited",
-    "OutputLimited",
+    "LimitExceeded",
     "SignalSent",
     "Started",
     "StopRequested",
@@ -67,13 +66,15 @@ class DeadlinePassed:
 
 
 @attrs.frozen
-class OutputLimited:
-    """The job wrote more than it may."""
+class LimitExceeded:
+    """The job has more of something than it may; also where the kernel noticed it and has killed already.
 
+    Args:
+        by_signal: a signal for it has ended the leader, so that what the leader left was not left by itself.
+    """
 
-@attrs.frozen
-class MemoryLimited:
-    """The job used more memory than it may; also where the kernel noticed it and has killed already."""
+    limit: Limit
+    by_signal: bool = False
 
 
 @attrs.frozen
@@ -147,8 +148,7 @@ Event = (
     | LaunchFailed
     | StopRequested
     | DeadlinePassed
-    | OutputLimited
-    | MemoryLimited
+    | LimitExceeded
     | SignalSent
     | WaitElapsed
     | LeaderExited

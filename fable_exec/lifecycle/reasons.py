@@ -15,6 +15,7 @@ __all__ = [
     "Deadline",
     "ExitCodeVerdict",
     "Facts",
+    "Limit",
     "TerminalReason",
     "Verdict",
     "asks_for_verdict",
@@ -38,6 +39,15 @@ class Deadline(Enum):
     IDLE = "idle"
 
 
+class Limit(Enum):
+    """What a job had more of than it may."""
+
+    OUTPUT = "output"
+    MEMORY = "memory"
+    PROCESSES = "processes"
+    CPU = "cpu"
+
+
 class TerminalReason(Enum):
     """Why an execution ended. The value is the word of the record's `termination_reason`."""
 
@@ -51,6 +61,8 @@ class TerminalReason(Enum):
     TIMED_OUT = "timed_out"
     OUTPUT_LIMITED = "output_limited"
     MEMORY_LIMITED = "memory_limited"
+    PIDS_LIMITED = "pids_limited"
+    CPU_LIMITED = "cpu_limited"
     COMPLETED = "completed"
     VERIFICATION_FAILED = "verification_failed"
     CRASHED = "crashed"
@@ -70,6 +82,7 @@ class Facts:
         kill_sent: one of them was SIGKILL.
         stop_signal_sent: it was sent because a stop was requested.
         deadline: the deadline for which it was sent.
+        limit: what it had too much of, the first that was noticed.
         returncode: the leader's status, negative for a signal; None while it is not known, which is never taken for 0.
         verdict_holds: the verdict's answer; False until it was asked.
         policy_failure_codes: the statuses that count as a verdict of no.
@@ -86,8 +99,7 @@ class Facts:
     kill_sent: bool = False
     stop_signal_sent: bool = False
     deadline: Deadline | None = None
-    output_limited: bool = False
-    memory_limited: bool = False
+    limit: Limit | None = None
     returncode: int | None = None
     verdict_holds: bool = False
     policy_failure_codes: frozenset[int] = POLICY_FAILURE_CODES
@@ -112,8 +124,10 @@ RULES: tuple[tuple[TerminalReason, Callable[[Facts], bool]], ...] = (
     (TerminalReason.DESCENDANT_CHECK_FAILED, lambda facts: bool(facts.descendant_error)),
     (TerminalReason.STOPPED, lambda facts: facts.stop_signal_sent),
     (TerminalReason.TIMED_OUT, lambda facts: facts.deadline is not None),
-    (TerminalReason.OUTPUT_LIMITED, lambda facts: facts.output_limited),
-    (TerminalReason.MEMORY_LIMITED, lambda facts: facts.memory_limited),
+    (TerminalReason.OUTPUT_LIMITED, lambda facts: facts.limit is Limit.OUTPUT),
+    (TerminalReason.MEMORY_LIMITED, lambda facts: facts.limit is Limit.MEMORY),
+    (TerminalReason.PIDS_LIMITED, lambda facts: facts.limit is Limit.PROCESSES),
+    (TerminalReason.CPU_LIMITED, lambda facts: facts.limit is Limit.CPU),
     (TerminalReason.COMPLETED, lambda facts: facts.returncode == 0 and facts.verdict_holds),
     (TerminalReason.VERIFICATION_FAILED, lambda facts: facts.returncode in {0, *facts.policy_failure_codes}),
     (TerminalReason.CRASHED, lambda facts: True),

@@ -24,8 +24,7 @@ from fable_exec.lifecycle.events import (
     KeeperLost,
     LaunchFailed,
     LeaderExited,
-    MemoryLimited,
-    OutputLimited,
+    LimitExceeded,
     SignalSent,
     Started,
     StopRequested,
@@ -89,28 +88,24 @@ TRANSITIONS: Mapping[tuple[Phase | None, type[Event]], Row] = MappingProxyType(
         (Phase.ACCEPTED, HostRebooted): _CONCLUDE,
         (Phase.RUNNING, StopRequested): _END,
         (Phase.RUNNING, DeadlinePassed): _END,
-        (Phase.RUNNING, OutputLimited): _END,
-        (Phase.RUNNING, MemoryLimited): _END,
+        (Phase.RUNNING, LimitExceeded): _END,
         (Phase.RUNNING, LeaderExited): _RECONCILE,
         (Phase.RUNNING, LaunchFailed): _NEVER_RAN,
         (Phase.RUNNING, KeeperLost): _CONCLUDE,
         (Phase.RUNNING, HostRebooted): _CONCLUDE,
         (Phase.ENDING, SignalSent): Row(Phase.ENDING),
-        (Phase.ENDING, OutputLimited): Row(Phase.ENDING),
-        (Phase.ENDING, MemoryLimited): Row(Phase.ENDING),
+        (Phase.ENDING, LimitExceeded): Row(Phase.ENDING),
         (Phase.ENDING, WaitElapsed): Row(Phase.KILLING, (Action.KILL, Action.BEGIN_KILL_WAIT)),
         (Phase.ENDING, LeaderExited): _RECONCILE,
         (Phase.ENDING, LaunchFailed): _NEVER_RAN,
         (Phase.KILLING, SignalSent): Row(Phase.KILLING),
-        (Phase.KILLING, OutputLimited): Row(Phase.KILLING),
-        (Phase.KILLING, MemoryLimited): Row(Phase.KILLING),
+        (Phase.KILLING, LimitExceeded): Row(Phase.KILLING),
         (Phase.KILLING, WaitElapsed): _RECONCILE,
         (Phase.KILLING, LeaderExited): _RECONCILE,
         (Phase.KILLING, LaunchFailed): _NEVER_RAN,
         (Phase.RECONCILING, LeaderExited): Row(Phase.RECONCILING),
         (Phase.RECONCILING, SignalSent): Row(Phase.RECONCILING),
-        (Phase.RECONCILING, OutputLimited): Row(Phase.RECONCILING),
-        (Phase.RECONCILING, MemoryLimited): Row(Phase.RECONCILING),
+        (Phase.RECONCILING, LimitExceeded): Row(Phase.RECONCILING),
         (Phase.RECONCILING, DescendantsReconciled): Row(Phase.JUDGING, (Action.JUDGE,)),
         (Phase.RECONCILING, LaunchFailed): _NEVER_RAN,
         (Phase.JUDGING, Judged): _CONCLUDE,
@@ -126,7 +121,7 @@ IGNORED: Mapping[Phase, frozenset[type[Event]]] = MappingProxyType(
         Phase.KILLING: frozenset({StopRequested, DeadlinePassed}),
         # The leader is gone: nothing that comes now ended it, save a limit that is noticed late.
         Phase.RECONCILING: frozenset({StopRequested, DeadlinePassed, WaitElapsed}),
-        Phase.JUDGING: frozenset({StopRequested, DeadlinePassed, WaitElapsed, OutputLimited, MemoryLimited, LeaderExited}),
+        Phase.JUDGING: frozenset({StopRequested, DeadlinePassed, WaitElapsed, LimitExceeded, LeaderExited}),
         Phase.EXITED: frozenset(EVENTS),
     }
 )
@@ -183,10 +178,8 @@ def _noted(before: Progress, event: Event) -> Facts:
             )  # a status was that of our own code
         case StopRequested() if before.phase is Phase.ACCEPTED:
             return attrs.evolve(facts, launch_error=STOPPED_BEFORE_START)
-        case OutputLimited() if _may_have_ended_it(before):
-            return attrs.evolve(facts, output_limited=True)
-        case MemoryLimited() if _may_have_ended_it(before):
-            return attrs.evolve(facts, memory_limited=True)
+        case LimitExceeded() if facts.limit in (None, event.limit) and not facts.signal_sent:  # else something else ends it
+            return attrs.evolve(facts, limit=event.limit, signal_sent=event.by_signal)
         case SignalSent():
             return _signalled(before, event)
         case LeaderExited():
@@ -200,11 +193,6 @@ def _noted(before: Progress, event: Event) -> Facts:
         case HostRebooted():
             return attrs.evolve(facts, host_rebooted=True)
     return facts
-
-
-def _may_have_ended_it(before: Progress) -> bool:
-    """Whether a limit that is noticed now may be the cause: no signal of ours was, and no other limit is."""
-    return not before.facts.signal_sent and not isinstance(before.ending_for, OutputLimited | MemoryLimited)
 
 
 def _signalled(before: Progress, event: SignalSent) -> Facts:

@@ -17,6 +17,7 @@ from fable_exec.lifecycle import (
     ExitCodeVerdict,
     Facts,
     LaunchFailed,
+    Limit,
     Phase,
     Progress,
     TerminalReason,
@@ -30,7 +31,7 @@ from tests.lifecycle.occurrences import FACTS
 
 ALL_AT_ONCE: dict[str, Any] = {
     "descendants_detected": True, "descendant_error": "EACCES", "stop_signal_sent": True, "deadline": Deadline.IDLE,
-    "output_limited": True, "memory_limited": True, "returncode": 0, "verdict_holds": True,
+    "limit": Limit.OUTPUT, "returncode": 0, "verdict_holds": True,
 }  # fmt: skip
 
 
@@ -42,8 +43,7 @@ RULE_1 = ("descendants_detected",)
 RULE_2 = (*RULE_1, "descendant_error")
 RULE_3 = (*RULE_2, "stop_signal_sent")
 RULE_3A = (*RULE_3, "deadline")
-RULE_3B = (*RULE_3A, "output_limited")
-RULE_3C = (*RULE_3B, "memory_limited")
+RULE_3B = (*RULE_3A, "limit")
 
 ROWS: list[tuple[str, dict[str, Any], str]] = [
     # section and rule, facts (each row with everything that a later rule would look at), word
@@ -58,16 +58,18 @@ ROWS: list[tuple[str, dict[str, Any], str]] = [
     ("3a, idle", without(*RULE_3), "timed_out"),
     ("3a, hard", without(*RULE_3, deadline=Deadline.HARD), "timed_out"),
     ("3b", without(*RULE_3A), "output_limited"),
-    ("3c", without(*RULE_3B), "memory_limited"),
-    ("4", without(*RULE_3C), "completed"),
-    ("5, status 0", without(*RULE_3C, verdict_holds=False), "verification_failed"),
-    ("5, status 20", without(*RULE_3C, returncode=20), "verification_failed"),
+    ("3c", without(*RULE_3A, limit=Limit.MEMORY), "memory_limited"),
+    ("3c, processes", without(*RULE_3A, limit=Limit.PROCESSES), "pids_limited"),
+    ("3c, processor time", without(*RULE_3A, limit=Limit.CPU), "cpu_limited"),
+    ("4", without(*RULE_3B), "completed"),
+    ("5, status 0", without(*RULE_3B, verdict_holds=False), "verification_failed"),
+    ("5, status 20", without(*RULE_3B, returncode=20), "verification_failed"),
     ("5, a code of the verdict's own", {"returncode": 3, "policy_failure_codes": frozenset({3})}, "verification_failed"),
     ("5, status 20 where it is no code", {"returncode": 20, "policy_failure_codes": frozenset({3})}, "crashed"),
     ("5, status 0 where no code is known", {"returncode": 0, "policy_failure_codes": frozenset()}, "verification_failed"),
-    ("6, another status", without(*RULE_3C, returncode=1), "crashed"),
-    ("6, a signal", without(*RULE_3C, returncode=-9), "crashed"),
-    ("6, a status that nobody was told", without(*RULE_3C, returncode=None), "crashed"),
+    ("6, another status", without(*RULE_3B, returncode=1), "crashed"),
+    ("6, a signal", without(*RULE_3B, returncode=-9), "crashed"),
+    ("6, a status that nobody was told", without(*RULE_3B, returncode=None), "crashed"),
     ("a kill alone is no stop", {"signal_sent": True, "kill_sent": True, "returncode": -9}, "crashed"),
 ]
 
@@ -92,7 +94,7 @@ def test_every_combination_of_facts_has_one_reason_that_is_true(facts: Facts) ->
     assert reason is not TerminalReason.TIMED_OUT or facts.deadline is not None
     if reason in (TerminalReason.COMPLETED, TerminalReason.VERIFICATION_FAILED, TerminalReason.CRASHED):
         assert not facts.descendants_detected and not facts.descendant_error
-        assert not facts.stop_signal_sent and facts.deadline is None and not facts.output_limited and not facts.memory_limited
+        assert not facts.stop_signal_sent and facts.deadline is None and facts.limit is None
         assert facts.launch_error is None and not facts.keeper_lost and not facts.host_rebooted
     if reason is TerminalReason.COMPLETED:
         assert facts.returncode == 0 and facts.verdict_holds
@@ -125,7 +127,7 @@ class Asked:
 @given(FACTS)
 def test_a_verdict_is_asked_only_where_its_answer_is_the_reason(facts: Facts) -> None:
     ended_alone = facts.returncode == 0 and not facts.stop_signal_sent and facts.deadline is None
-    unlimited = not facts.output_limited and not facts.memory_limited
+    unlimited = facts.limit is None
     alone = not facts.descendants_detected and not facts.descendant_error
     known = facts.launch_error is None and not facts.keeper_lost and not facts.host_rebooted
     assert asks_for_verdict(facts) == (ended_alone and unlimited and alone and known)

@@ -24,8 +24,9 @@ STOP, TERM, KILL, WAIT = lc.StopRequested(), lc.SignalSent(), lc.SignalSent(kill
 HARD = lc.DeadlinePassed(Deadline.HARD)
 YES, NO = lc.Judged(holds=True), lc.Judged(holds=False)
 
-MEMORY, OUTPUT = lc.MemoryLimited(), lc.OutputLimited()
-KILLED, TERMED = lc.LeaderExited(-9), lc.LeaderExited(-15)
+OUTPUT, MEMORY, PROCESSES, CPU = (lc.LimitExceeded(limit) for limit in lc.Limit)
+SIGNALLED = lc.LimitExceeded(lc.Limit.CPU, by_signal=True)
+KILLED, TERMED, OVERTIME = lc.LeaderExited(-9), lc.LeaderExited(-15), lc.LeaderExited(-24)
 
 WALKS: list[tuple[str, list[lc.Event], str]] = [
     ("the usual one", [*BEGUN, lc.LeaderExited(0), ALONE, YES], "completed"),
@@ -57,15 +58,23 @@ WALKS: list[tuple[str, list[lc.Event], str]] = [
     ("a deadline that comes as it ends by itself", [*BEGUN, HARD, lc.LeaderExited(0), ALONE, YES], "completed"),
     ("a deadline first, then a stop", [*BEGUN, HARD, TERM, STOP, lc.LeaderExited(-15), ALONE, NO], "timed_out"),
     ("a stop first, then a deadline", [*BEGUN, STOP, TERM, HARD, WAIT, KILL, lc.LeaderExited(-9), ALONE, NO], "stopped"),
-    ("too much output", [*BEGUN, lc.OutputLimited(), TERM, lc.LeaderExited(0), ALONE, NO], "output_limited"),
-    ("too much output, seen when it had ended", [*BEGUN, lc.LeaderExited(0), lc.OutputLimited(), ALONE, NO], "output_limited"),
-    ("too much memory", [*BEGUN, lc.MemoryLimited(), lc.LeaderExited(-9), ALONE, NO], "memory_limited"),
-    ("too much memory, seen when it was dead", [*BEGUN, lc.LeaderExited(-9), lc.MemoryLimited(), ALONE, NO], "memory_limited"),
+    ("too much output", [*BEGUN, OUTPUT, TERM, lc.LeaderExited(0), ALONE, NO], "output_limited"),
+    ("too much output, seen when it had ended", [*BEGUN, lc.LeaderExited(0), OUTPUT, ALONE, NO], "output_limited"),
+    ("too much memory", [*BEGUN, MEMORY, lc.LeaderExited(-9), ALONE, NO], "memory_limited"),
+    ("too much memory, seen when it was dead", [*BEGUN, lc.LeaderExited(-9), MEMORY, ALONE, NO], "memory_limited"),
     (
         "too much memory, then, as it ends, too much output",
-        [*BEGUN, lc.MemoryLimited(), TERM, lc.OutputLimited(), lc.LeaderExited(-15), lc.OutputLimited(), ALONE, NO],
+        [*BEGUN, MEMORY, TERM, OUTPUT, lc.LeaderExited(-15), OUTPUT, ALONE, NO],
         "memory_limited",
     ),
+    ("too many processes", [*BEGUN, PROCESSES, TERM, TERMED, LEFT_SOME, NO], "pids_limited"),
+    ("too much processor time, after a warning", [*BEGUN, CPU, TERM, WAIT, KILL, KILLED, ALONE, NO], "cpu_limited"),
+    ("the same, and the warning is enough", [*BEGUN, OVERTIME, SIGNALLED, LEFT_SOME, NO], "cpu_limited"),
+    ("the same, seen as it ends", [*BEGUN, CPU, OVERTIME, SIGNALLED, LEFT_SOME, NO], "cpu_limited"),
+    ("the same, when a stop found nobody", [*BEGUN, STOP, OVERTIME, SIGNALLED, LEFT_SOME, NO], "cpu_limited"),
+    ("the same, after the signal of a stop", [*BEGUN, STOP, TERM, OVERTIME, SIGNALLED, ALONE, NO], "stopped"),
+    ("a signal of that number of its own", [*BEGUN, OVERTIME, ALONE, NO], "crashed"),
+    ("late output of one that left a daemon", [*BEGUN, lc.LeaderExited(0), OUTPUT, LEFT_SOME, NO], "descendants_terminated"),
     ("a stop that finds it killed for its memory", [*BEGUN, STOP, KILLED, MEMORY, ALONE, NO], "memory_limited"),
     ("the same, noticed before its end", [*BEGUN, STOP, MEMORY, KILLED, ALONE, NO], "memory_limited"),
     ("the same, when the grace is over", [*BEGUN, STOP, WAIT, MEMORY, KILLED, ALONE, NO], "memory_limited"),
@@ -195,7 +204,7 @@ def test_the_record_comes_before_what_it_is_the_record_of() -> None:
 ALL = {event.__name__ for event in lc.EVENTS}
 IMPOSSIBLE: dict[Phase | None, set[str]] = {
     None: ALL - {"Accepted"},
-    Phase.ACCEPTED: {"Accepted", "DeadlinePassed", "OutputLimited", "MemoryLimited", "SignalSent", "WaitElapsed", "LeaderExited",
+    Phase.ACCEPTED: {"Accepted", "DeadlinePassed", "LimitExceeded", "SignalSent", "WaitElapsed", "LeaderExited",
                      "DescendantsReconciled", "Judged"},
     Phase.RUNNING: {"Accepted", "Started", "SignalSent", "WaitElapsed", "DescendantsReconciled", "Judged"},
     Phase.ENDING: {"Accepted", "Started", "DescendantsReconciled", "Judged", "KeeperLost", "HostRebooted"},
@@ -278,7 +287,10 @@ def check_account(facts: Facts, happened: list[lc.Event]) -> None:
         assert not any(isinstance(event, lc.DescendantsReconciled) and event.remaining for event in happened)
     if facts.descendants_quiescent:
         assert any(isinstance(event, lc.DescendantsReconciled) and event.quiescent for event in happened)
-    assert facts.kill_sent <= facts.signal_sent <= (lc.SignalSent in kinds)
-    assert facts.memory_limited <= (lc.MemoryLimited in kinds) and facts.output_limited <= (lc.OutputLimited in kinds)
+    for_limit = any(isinstance(event, lc.LimitExceeded) and event.by_signal for event in happened)
+    assert facts.kill_sent <= (lc.SignalSent in kinds) and facts.kill_sent <= facts.signal_sent
+    assert facts.signal_sent <= (lc.SignalSent in kinds or for_limit)
+    limits = [event.limit for event in happened if isinstance(event, lc.LimitExceeded)]
+    assert facts.limit is None or facts.limit in limits
     assert facts.launch_error is None or facts.returncode is None
     assert facts.returncode is None or lc.LeaderExited(facts.returncode) in happened
