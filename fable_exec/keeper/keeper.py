@@ -56,9 +56,10 @@ from fable_exec.lifecycle import (
     step,
 )
 
-__all__ = ["keep"]
+__all__ = ["ENDING_SIGNALS", "keep"]
 
-_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""What asks a keeper to end its job. Its zygote forks it with these blocked, so that none comes before it can be noticed."""
 _KILL_WAIT_SECONDS = 2.0
 _DRAIN_SECONDS = 1.0
 _WAKE_BYTES = 4096
@@ -99,8 +100,9 @@ class _Wishes:
         self.by_signal = False
         self._rang = True  # something may have been written before there was a bell
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        for number in _ENDING_SIGNALS:
+        for number in ENDING_SIGNALS:
             signal.signal(number, self._notice)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
 
     def _notice(self, number: int, frame: object) -> None:
         self.by_signal = True
@@ -112,6 +114,10 @@ class _Wishes:
     def hear(self, its_bell: int) -> None:
         """Take what was rung."""
         bell.hear(its_bell)
+        self._rang = True
+
+    def look_again(self) -> None:
+        """As if it had rung: somebody may have taken the bell away."""
         self._rang = True
 
     def has_rung(self) -> bool:
@@ -248,17 +254,16 @@ class _Keeper:
     def _signal_leader(self, *numbers: int) -> bool:
         """Whether the leader's group got the first of these signals."""
         assert self._job is not None and self._job.leader is not None
-        leader = self._job.leader
+        leader, was_sent = self._job.leader, False
         try:
             for number in numbers:
                 leader.send_signal_to_group(number, recorded_pgid=leader.pid, recorded_sid=leader.pid)
+                self._facts.setdefault("stop_signal_sent_at", now())
+                was_sent = True
         except (SignalRefused, IdentityLost, PermissionError) as error:
-            sent = number != numbers[0]
-            if not sent:
+            if not was_sent:  # else the first signal has ended it
                 self._facts["stop_error"] = f"{error} ({getattr(error, 'reason', '')})"
-            return sent
-        self._facts.setdefault("stop_signal_sent_at", now())
-        return True
+        return was_sent
 
     def _begin_grace(self) -> None:
         self._timers.set("grace", self._request.stop_grace_seconds, lambda: self._happen(WaitElapsed()))
@@ -411,11 +416,19 @@ class _Keeper:
             return True
         if not self._wishes.has_rung():
             return False
-        reading = self._directory.state.read()
+        try:
+            reading = self._directory.state.read()
+        except (OSError, FableExecError) as error:
+            self._chronicle.note("state not read", error=str(error))
+            return False  # no request, and no end of the job either; the next heartbeat asks again
         return reading is not None and reading.document.get("stop_requested_at") is not None
 
     def _beat(self) -> None:
-        touch(self._claim.run_lock)
+        try:
+            touch(self._claim.run_lock)
+        except OSError as error:
+            self._chronicle.note("no sign of life", error=str(error))
+        self._wishes.look_again()
         self._timers.set("heartbeat", self._request.heartbeat_seconds, self._beat)
 
     # Means.

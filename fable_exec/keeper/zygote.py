@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from fable_exec._launcher import kernel, steps, wire
 from fable_exec._launcher.descriptor_limit import raise_descriptor_limit
 from fable_exec._launcher.probe import probe
-from fable_exec.keeper.keeper import keep
+from fable_exec.keeper.keeper import ENDING_SIGNALS, keep
 from fable_exec.keeper.proving import prove
 from fable_exec.keeper.requests import KeepRequest
 
@@ -71,15 +71,18 @@ def _serve_requests(host: socket.socket, handles: list[int]) -> None:
 
 
 def _fork(message: dict[str, Any], reply: int) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
     try:
         pid = kernel.clone(0)  # no hooks of modules: there are no threads, and what they touch would be a copy in each keeper
     except OSError as error:
         with wire.adopt(reply) as channel:
             wire.send(channel, {"answer": "failed", "reason": "fork", "text": str(error), "errno": error.errno or 0})
-        return
-    if pid == 0:
-        _serve_one(message, reply)
-    os.close(reply)
+    else:
+        if pid == 0:
+            _serve_one(message, reply)
+        os.close(reply)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
 
 
 def _serve_one(message: dict[str, Any], reply: int) -> NoReturn:
@@ -89,6 +92,7 @@ def _serve_one(message: dict[str, Any], reply: int) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         kernel.close_all_but(reply)
         if "prove" in message:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
             prove(message["prove"], wire.adopt(reply))
         else:
             keep(KeepRequest.from_wire(message["keep"]), wire.adopt(reply))

@@ -41,13 +41,13 @@ LONG_SECONDS = 30.0
 
 @contextmanager
 def supervising(directory: Path, alteration: str = WITHOUT_GROUPS) -> Iterator[Supervisor]:
-    """A supervisor with a root in `directory`, whose keepers run with `alteration` done to their code: Python, before they begin."""
+    """A supervisor with a root in `directory`, whose keepers begin with `alteration`: Python that changes their code."""
     program = directory / "keepers.py"
     program.write_text(_PROGRAM.format(alteration=alteration))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(zygotes, "_PROGRAM", program)
         with Supervisor(directory / "root") as supervisor:
-            supervisor._zygotes.get(identity(directory).command_owner())  # a supervisor that is opened later has a program of its own
+            supervisor._zygotes.get(identity(directory).command_owner())
             yield supervisor
 
 

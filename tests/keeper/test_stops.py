@@ -1,0 +1,215 @@
+"""A stop ends what it finds, is never lost however early it comes, and is never the reason when it came too late."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fable_exec.executions import bell
+from fable_exec.lifecycle.table import STOPPED_BEFORE_START
+from fable_exec.supervisor import Execution
+from tests.keeper.scenes import (
+    NEEDS,
+    WITHOUT_GROUPS,
+    Scene,
+    descendants,
+    ending,
+    events,
+    keeper_of,
+    log,
+    runs,
+    supervising,
+    until,
+)
+
+OBEYS = "echo go; sleep 60"
+IGNORES = "trap '' TERM HUP INT; echo go; while :; do sleep 0.01; done"
+CHOOSES = """
+import os, signal
+signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b"bye"), os._exit(7)))
+os.write(1, b"go\\n")
+while True:
+    signal.pause()
+"""
+WORD = b"go\n"
+GRACE_SECONDS = 0.3
+
+
+def stop(scene: Scene, execution: Execution) -> Execution:
+    scene.supervisor.request_stop(execution.execution_id)
+    return scene.ended(execution)
+
+
+def assert_stopped(execution: Execution, number: int, *, killed: bool) -> None:
+    document = execution.document
+    assert ending(execution) == ("stopped", None, number)
+    assert document["accepted_at"] <= document["stop_requested_at"] <= document["stop_signal_sent_at"] <= document["exited_at"]
+    assert (document["kill_sent"], document["stop_error"], document["deadline"]) == (killed, None, None)
+    assert descendants(execution)["quiescent"]
+
+
+def test_who_obeys_is_gone_at_once(scene: Scene) -> None:
+    execution = scene.shell(OBEYS, stop_grace_seconds=60.0)
+    scene.said(execution, WORD)
+    began = time.monotonic()
+    assert_stopped(stop(scene, execution), signal.SIGTERM, killed=False)
+    assert time.monotonic() - began < 10, "the grace is not waited for"
+
+
+def test_who_ignores_it_is_killed_after_the_grace_and_not_sooner(scene: Scene) -> None:
+    execution = scene.shell(IGNORES, stop_grace_seconds=GRACE_SECONDS)
+    scene.said(execution, WORD)
+    began = time.monotonic()
+    assert_stopped(stop(scene, execution), signal.SIGKILL, killed=True)
+    assert time.monotonic() - began >= GRACE_SECONDS
+
+
+def test_without_a_grace_the_kill_follows_at_once(scene: Scene) -> None:
+    execution = scene.shell(IGNORES, stop_grace_seconds=0)
+    scene.said(execution, WORD)
+    assert_stopped(stop(scene, execution), signal.SIGKILL, killed=True)
+
+
+def test_a_status_that_was_chosen_in_the_grace_is_kept_and_so_is_the_output(scene: Scene) -> None:
+    execution = scene.python(CHOOSES)
+    scene.said(execution, WORD)
+    found = stop(scene, execution)
+    assert (ending(found), log(found)) == (("stopped", 7, None), b"go\nbye")
+
+
+def test_who_is_stopped_by_sigstop_hears_it(scene: Scene) -> None:
+    execution = scene.shell("echo go; kill -STOP $$; sleep 60", stop_grace_seconds=60.0)
+    scene.said(execution, WORD)
+    until(lambda: Path(f"/proc/{execution.document['runner_pid']}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    assert_stopped(stop(scene, execution), signal.SIGTERM, killed=False)
+
+
+def test_it_is_asked_for_once_and_the_first_time_is_kept(scene: Scene) -> None:
+    execution = scene.shell(IGNORES, stop_grace_seconds=GRACE_SECONDS)
+    scene.said(execution, WORD)
+    first = scene.supervisor.request_stop(execution.execution_id).document["stop_requested_at"]
+    for _ in range(20):
+        scene.supervisor.request_stop(execution.execution_id)
+    os.kill(keeper_of(execution), signal.SIGTERM)
+    found = scene.ended(execution)
+    assert_stopped(found, signal.SIGKILL, killed=True)
+    assert found.document["stop_requested_at"] == first
+
+
+def test_a_stop_that_comes_after_the_jobs_own_end_is_not_the_reason(scene: Scene) -> None:
+    """The keeper is held up so that both lie before it when it looks again."""
+    execution = scene.shell("echo go; read -t 0.2 <> <(:); exit 3")
+    os.kill(keeper_of(execution), signal.SIGSTOP)
+    try:
+        until(lambda: not runs(execution.document["runner_pid"]))
+        scene.supervisor.request_stop(execution.execution_id)
+    finally:
+        os.kill(keeper_of(execution), signal.SIGCONT)
+    found = scene.ended(execution)
+    assert ending(found) == ("crashed", 3, None)
+    assert found.document["stop_requested_at"] is not None
+    assert (found.document["stop_signal_sent_at"], found.document["kill_sent"]) == (None, False)
+
+
+def test_a_stop_of_what_has_ended_changes_nothing(scene: Scene) -> None:
+    execution = scene.run("sh", "-c", "exit 3")
+    before = (execution.directory / "state.json").read_bytes()
+    assert ending(scene.supervisor.request_stop(execution.execution_id)) == ("crashed", 3, None)
+    assert (execution.directory / "state.json").read_bytes() == before
+
+
+def test_a_stop_is_noticed_at_the_next_heartbeat_when_the_bell_was_taken_away(scene: Scene) -> None:
+    execution = scene.shell(OBEYS, heartbeat_seconds=0.05)
+    scene.said(execution, WORD)
+    (execution.directory / "bell").unlink()
+    assert_stopped(stop(scene, execution), signal.SIGTERM, killed=False)
+
+
+def test_a_keeper_that_cannot_read_the_state_goes_on_and_stops_later(scene: Scene) -> None:
+    """S93: what cannot be read is not taken for anything, not for the end of the job either."""
+    execution = scene.shell(OBEYS, heartbeat_seconds=0.05)
+    scene.said(execution, WORD)
+    state = execution.directory / "state.json"
+    whole = state.read_bytes()
+    state.write_bytes(whole[: len(whole) // 2])
+    assert bell.ring(execution.directory)
+    until(lambda: "state not read" in [each["event"] for each in events(execution)])
+    assert runs(keeper_of(execution)) and runs(execution.document["runner_pid"])
+    state.write_bytes(whole)
+    assert_stopped(stop(scene, execution), signal.SIGTERM, killed=False)
+
+
+# --- signals to the keeper ---
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_the_keeper_is_a_stop(scene: Scene, number: int) -> None:
+    execution = scene.shell(OBEYS)
+    scene.said(execution, WORD)
+    os.kill(keeper_of(execution), number)
+    assert_stopped(scene.ended(execution), signal.SIGTERM, killed=False)
+
+
+def test_many_signals_at_once_are_one_stop(scene: Scene) -> None:
+    execution = scene.shell(IGNORES, stop_grace_seconds=GRACE_SECONDS)
+    scene.said(execution, WORD)
+    for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT) * 50:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(keeper_of(execution), number)
+    assert_stopped(scene.ended(execution), signal.SIGKILL, killed=True)
+
+
+MOMENTS = {
+    "it was forked": ("zygote", "keep", "before"),
+    "it knows signals": ("keeper", "claim", "before"),
+    "it was accepted": ("keeper", "claim", "after"),
+    "it has a bell": ("keeper.bell", "hang", "after"),
+    "it makes the job": ("keeper", "make_job", "before"),
+    "the job is made": ("keeper", "make_job", "after"),
+    "it is recorded as running": ("keeper._Keeper", "_write", "after"),
+    "the gate is open": ("keeper.Job", "open_gate", "after"),
+}
+_AT_THAT_MOMENT = """
+import functools, os, signal
+from fable_exec.keeper import keeper, zygote
+
+def signalled(act, moment, number):
+    @functools.wraps(act)
+    def acting(*arguments, **named):
+        if moment == "before":
+            os.kill(os.getpid(), number)
+        answer = act(*arguments, **named)
+        if moment == "after":
+            os.kill(os.getpid(), number)
+        return answer
+    return acting
+
+setattr({place}, "{name}", signalled({place}.{name}, "{moment}", {number}))
+"""
+
+
+@pytest.fixture(params=[pytest.param(moment, id=moment.replace(" ", "-")) for moment in MOMENTS])
+def alteration(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A keeper that gets a signal at a moment that nobody could meet from outside."""
+    place, name, moment = MOMENTS[request.param]
+    yield WITHOUT_GROUPS + _AT_THAT_MOMENT.format(place=place, name=name, moment=moment, number=int(signal.SIGTERM))
+
+
+@pytest.mark.parametrize("rung", [pytest.param(rung, marks=pytest.mark.requires_ability(*NEEDS[rung])) for rung in NEEDS])
+def test_a_signal_that_comes_early_is_honoured(tmp_path: Path, workspace: Path, rung: str, alteration: str) -> None:
+    """S83, S84: there is no moment in which it ends the keeper or is forgotten."""
+    with supervising(tmp_path, alteration) as supervisor:
+        scene = Scene(supervisor=supervisor, workspace=workspace, rung=rung)
+        execution = scene.ended(scene.shell("sleep 0.1; echo here >made; sleep 60"))
+    reason = execution.document["termination_reason"]
+    assert reason in ("launch_failed", "stopped")
+    if reason == "launch_failed":
+        assert execution.document["launch_error"] == STOPPED_BEFORE_START
+    assert execution.document["stop_requested_at"] is not None
+    assert list(workspace.iterdir()) == []
