@@ -124,7 +124,10 @@ def without_the_extra(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-@pytest.mark.parametrize("arguments, status", [(["--help"], 1), ([], 1), (["doctor"], 1), (["run", "--", "true"], 125)])
+@pytest.mark.parametrize(
+    "arguments, status",
+    [(["--help"], 1), ([], 1), (["doctor"], 1), (["run", "--", "true"], 125), (["deadline", "1", "1", "--", "true"], 125)],
+)
 def test_without_the_extra_one_line_says_how_to_install_it(arguments: list[str], status: int) -> None:
     finished = without_the_extra(*arguments)
     assert (finished.returncode, finished.stdout) == (status, b"")
