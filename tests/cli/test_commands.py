@@ -15,10 +15,9 @@ import pytest
 
 import fable_exec
 from fable_exec.audit import AuditLog
+from fable_exec.cli.program import COMMANDS
 from fable_exec.policy import BrokerPolicy, json_schema, load_policy
 from tests.cli.typed import PROGRAM, PROJECT, environment, the_object, typed
-
-COMMANDS = ["run", "serve", "probe", "doctor", "policy", "audit"]
 
 
 def test_help_lists_every_command_and_goes_to_standard_output() -> None:
@@ -26,7 +25,7 @@ def test_help_lists_every_command_and_goes_to_standard_output() -> None:
         finished = typed(flag)
         assert (finished.returncode, finished.stderr) == (0, b"")
         listed = finished.stdout.decode().partition("Commands:\n")[2].splitlines()
-        assert [line.split()[0] for line in listed if line.startswith("  ") and line.strip()][: len(COMMANDS)] == COMMANDS
+        assert [line.split()[0] for line in listed if line.startswith("  ") and line.strip()][: len(COMMANDS)] == [*COMMANDS]
 
 
 RUN_FLAGS = (
