@@ -141,6 +141,16 @@ def family_of(number: int) -> tuple[int, int]:
     return int(info.parent), int(info.group)
 
 
+def numbers() -> list[int]:
+    """ENOSYS: nobody asks for all of them here."""
+    _missing()
+
+
+def was_started_with(number: int, variable: bytes) -> bool:
+    """ENOSYS."""
+    _missing()
+
+
 def boot_id() -> str:
     """The kernel's name for this boot."""
     text, size = ctypes.create_string_buffer(_UUID_BYTES), ctypes.c_size_t(_UUID_BYTES)

@@ -22,6 +22,7 @@ BIRTH_CLOCK = "proc"
 PS_KNOWS_MORE = sys.platform != "linux"
 """Whether ps(1) has another source than these functions have; on Linux it reads the same /proc."""
 
+_MOST_ENVIRONMENT_BYTES = 1 << 23  # execve(2) takes 6 MiB at most, arguments included
 _PIDFS_MAGIC = 0x50494446  # include/uapi/linux/magic.h
 _SIGNAL_PROCESS_GROUP = 1 << 2  # PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9
 _LONGEST_SECONDS = 2_000_000.0  # poll(2) takes milliseconds in an int

@@ -18,6 +18,7 @@ if sys.platform == "win32":
         is_child,
         number_behind,
         number_in_view,
+        numbers,
         open_process,
         own_number_in_view,
         pid_namespace,
@@ -25,6 +26,7 @@ if sys.platform == "win32":
         signal_process_group,
         time_namespace,
         unique_process_id,
+        was_started_with,
     )
 elif sys.platform == "darwin":
     from fable_exec._sys.darwin_processes import (
@@ -37,6 +39,7 @@ elif sys.platform == "darwin":
         is_child,
         number_behind,
         number_in_view,
+        numbers,
         open_process,
         own_number_in_view,
         pid_namespace,
@@ -44,6 +47,7 @@ elif sys.platform == "darwin":
         signal_process_group,
         time_namespace,
         unique_process_id,
+        was_started_with,
     )
 else:
     from fable_exec._sys.linux_processes import (
@@ -56,6 +60,7 @@ else:
         is_child,
         number_behind,
         number_in_view,
+        numbers,
         open_process,
         own_number_in_view,
         pid_namespace,
@@ -63,6 +68,7 @@ else:
         signal_process_group,
         time_namespace,
         unique_process_id,
+        was_started_with,
     )
 
 __all__ = [
@@ -75,6 +81,7 @@ __all__ = [
     "is_child",
     "number_behind",
     "number_in_view",
+    "numbers",
     "open_process",
     "own_number_in_view",
     "pid_namespace",
@@ -82,4 +89,5 @@ __all__ = [
     "signal_process_group",
     "time_namespace",
     "unique_process_id",
+    "was_started_with",
 ]

@@ -64,6 +64,16 @@ def family_of(number: int) -> tuple[int, int]:
     _missing()
 
 
+def numbers() -> list[int]:
+    """ENOSYS."""
+    _missing()
+
+
+def was_started_with(number: int, variable: bytes) -> bool:
+    """ENOSYS."""
+    _missing()
+
+
 def boot_id() -> str:
     """ENOSYS."""
     _missing()

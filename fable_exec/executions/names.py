@@ -25,6 +25,7 @@ __all__ = [
     "execution_directory",
     "ids_in",
     "workspace_lock_path",
+    "workspace_locks_in",
 ]
 
 STATE_DIR_VARIABLE = "FABLE_EXEC_STATE_DIR"
@@ -35,6 +36,7 @@ SPEC_NAME = "spec.md"
 BELL_NAME = "bell"
 RUNTIME_NAME = "host-runtime"
 _WORKSPACE_LOCKS = ".workspaces"
+_LOCK_SUFFIX = ".lock"
 
 
 def default_root(environment: Mapping[str, str] | None = None) -> Path:
@@ -85,4 +87,14 @@ def _is_canonical(name: str) -> bool:
 
 def workspace_lock_path(root: Path, device: int, inode: int) -> Path:
     """The lock that the keeper of a workspace holds: of the directory itself, whatever it is called."""
-    return root / _WORKSPACE_LOCKS / f"{device:x}-{inode:x}.lock"
+    return root / _WORKSPACE_LOCKS / f"{device:x}-{inode:x}{_LOCK_SUFFIX}"
+
+
+def workspace_locks_in(root: Path) -> list[Path]:
+    """All of them that have been made, sorted."""
+    directory = root / _WORKSPACE_LOCKS
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return []
+    return [directory / name for name in sorted(names) if name.endswith(_LOCK_SUFFIX)]

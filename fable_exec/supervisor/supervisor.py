@@ -9,19 +9,22 @@ import math
 import os
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from fable_exec.errors import BrokerGone, Conflict, FableExecError, InternalError, InvalidRequest, LaunchFailed, StateUnreadable
 from fable_exec.executions import ExecutionDirectory, ExecutionSpec, default_root
-from fable_exec.executions.names import RUNNER_LOG_NAME, SUPERVISOR_LOG_NAME, ids_in
+from fable_exec.executions.names import RUNNER_LOG_NAME, SUPERVISOR_LOG_NAME, canonical_id, ids_in
 from fable_exec.keeper.requests import Answer, Answered
 from fable_exec.runner import WorkspaceIdentity
 from fable_exec.supervisor.execution import Execution, UnreadableExecution, looked_at, required
 from fable_exec.supervisor.following import events_in, pieces_now, pieces_until_end
+from fable_exec.supervisor.foreground import await_answer, relay, wished_by_signal
 from fable_exec.supervisor.planning import request_to_keep
 from fable_exec.supervisor.proving import Proofs
+from fable_exec.supervisor.pruning import prune
+from fable_exec.supervisor.recovering import Recovered, recovered
 from fable_exec.supervisor.stopping import request_end
 from fable_exec.supervisor.waiting import KeeperWatch, readable
 from fable_exec.supervisor.zygote import KEEP_SECONDS, Waiting
@@ -31,6 +34,9 @@ __all__ = ["Supervisor"]
 
 _FAREWELL_SECONDS = 2.0
 """A keeper whose outcome is recorded has nothing more to do; should it hang, nobody waits for it."""
+
+
+WEEK_SECONDS = 7 * 86400.0
 
 
 class Supervisor:
@@ -56,18 +62,7 @@ class Supervisor:
             PolicyError, ExecutableDenied: the policy has faults or does not allow the program. InvalidRequest: no such workspace.
             LaunchFailed, BrokerGone: no keeper could be had; nothing was accepted, unless the text says otherwise.
         """
-        execution_id = spec.execution_id or str(uuid.uuid4())
-        found = self._existing(spec, execution_id)
-        for is_last in (False, True):
-            if found is not None:
-                break
-            try:
-                waiting = self._ask(spec, execution_id)
-                with waiting.channel:
-                    found = self._kept(waiting.wait(), execution_id)
-            except (BrokerGone, LaunchFailed) as error:
-                found = self._after(error, spec, execution_id, is_last)
-        return found or self._accepted(execution_id)
+        return self._start(spec, spec.execution_id or str(uuid.uuid4()), Waiting.wait)
 
     async def start_async(self, spec: ExecutionSpec) -> Execution:
         """As `start`. What may take long before the request goes out is done in a thread; the answer is awaited without one.
@@ -82,7 +77,8 @@ class Supervisor:
             try:
                 waiting = await self._ask_in_thread(spec, execution_id)
                 with waiting.channel:
-                    found = self._kept(await _answer_to(waiting), execution_id)
+                    await _answer_to(waiting)
+                    found = self._kept(waiting.answer(), execution_id)
             except (BrokerGone, LaunchFailed) as error:
                 found = self._after(error, spec, execution_id, is_last)
         return found or self._accepted(execution_id)
@@ -171,6 +167,60 @@ class Supervisor:
         """
         return self._log(execution_id, RUNNER_LOG_NAME, follow)
 
+    def recover(self) -> builtins.list[Recovered]:
+        """Record the end of every execution whose keeper died, or could not write it. Nothing is started again.
+
+        What a dead keeper left of its job is ended first, within some seconds: what is proved to be of it, and nobody else.
+        Where nothing can be proved, nothing is done. To be called when a host starts, and whenever one is found lost or
+        orphaned; many may do so at once, and again: an end is recorded once.
+
+        Returns:
+            Those that nobody kept, with what was done, and those that cannot be read, sorted by id; empty when all is well.
+        """
+        found = map(recovered, map(self._directory, ids_in(self.root)))
+        return [each for each in found if each is not None]
+
+    def prune(
+        self, *, older_than_seconds: float = WEEK_SECONDS, keep: int = 0, ids: Iterable[str] | None = None
+    ) -> builtins.list[str]:
+        """Remove executions that have ended, with their logs, and locks that nobody needs. Never one that somebody keeps.
+
+        What has not ended by its record, cannot be read, or has something mounted in it is left: `recover` records ends.
+
+        Args:
+            older_than_seconds: since their end.
+            keep: how many of all that have ended stay in any case, the newest.
+            ids: none but these; None is all.
+
+        Returns:
+            The ids of those that are gone, sorted.
+
+        Raises:
+            ValueError: an id is no UUID, or a number is below 0.
+        """
+        chosen = None if ids is None else {canonical_id(each) for each in ids}
+        if not older_than_seconds >= 0 or keep < 0:
+            raise ValueError("older_than_seconds and keep must be 0 or more")
+        return prune(self.root, older_than_seconds=older_than_seconds, keep=keep, ids=chosen)
+
+    def run_foreground(self, spec: ExecutionSpec) -> int:
+        """Start it, pass its output on to our standard output, and wait for its end. For the main thread of a process of its own.
+
+        SIGTERM, SIGINT and SIGHUP ask for its end, once, from before it is accepted; what else ends this process ends no job.
+
+        Returns:
+            What this process should exit with: docs/reference/lifecycle.md.
+
+        Raises:
+            As `start`.
+        """
+        execution_id = spec.execution_id or str(uuid.uuid4())
+        directory = self._directory(execution_id)
+        with wished_by_signal() as wish:
+            self._start(spec, execution_id, lambda waiting: await_answer(waiting, directory, wish))
+            relay(directory, wish)
+        return required(directory).exit_status
+
     def close(self) -> None:
         """Let the zygote end. Executions go on; all but `start` still works. Idempotent."""
         self._zygotes.close()
@@ -190,6 +240,20 @@ class Supervisor:
         directory = self._directory(execution_id)
         execution = required(directory)  # an id that is not there is told at once, not with the first piece
         return _followed(directory, execution, name) if follow else pieces_now(directory.path / name)
+
+    def _start(self, spec: ExecutionSpec, execution_id: str, wait: Callable[[Waiting], None]) -> Execution:
+        found = self._existing(spec, execution_id)
+        for is_last in (False, True):
+            if found is not None:
+                break
+            try:
+                waiting = self._ask(spec, execution_id)
+                with waiting.channel:
+                    wait(waiting)
+                    found = self._kept(waiting.answer(), execution_id)
+            except (BrokerGone, LaunchFailed) as error:
+                found = self._after(error, spec, execution_id, is_last)
+        return found or self._accepted(execution_id)
 
     def _existing(self, spec: ExecutionSpec, execution_id: str) -> Execution | None:
         """What is there already, without a process: most repeated requests end here. Raises Conflict."""
@@ -267,13 +331,12 @@ def _followed(directory: ExecutionDirectory, execution: Execution, name: str) ->
         yield from pieces_until_end(directory.path / name, watch)
 
 
-async def _answer_to(waiting: Waiting) -> Answered:
+async def _answer_to(waiting: Waiting) -> None:
     try:
         async with asyncio.timeout(KEEP_SECONDS):
             await readable(waiting.channel.fileno())
     except TimeoutError:
         raise waiting.too_late() from None
-    return waiting.answer()
 
 
 def _workspace(path: Path) -> WorkspaceIdentity:

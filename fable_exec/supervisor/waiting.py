@@ -30,6 +30,11 @@ class KeeperWatch:
         self._lock = directory.run_lock
         self._keeper = _handle_of(document)
 
+    @property
+    def descriptor(self) -> int | None:
+        """What is readable once it has ended; None where its lock alone tells."""
+        return self._keeper.fileno() if self._keeper is not None and self._keeper.has_descriptor else None
+
     def wait(self, seconds: float) -> bool:
         """Wait until it has ended, for so long at most; whether it has."""
         give_up_at = time.monotonic() + seconds
@@ -46,8 +51,8 @@ class KeeperWatch:
 
     async def wait_async(self) -> None:
         """The same for an event loop, as long as it takes: the loop watches the descriptor, and no thread is used."""
-        if self._keeper is not None and self._keeper.has_descriptor:
-            await readable(self._keeper.fileno())
+        if self.descriptor is not None:
+            await readable(self.descriptor)
         for pause in _pauses():
             if not is_held(self._lock):
                 return

@@ -43,13 +43,12 @@ class Waiting:
             raise BrokerGone("the keeper ended before it answered") from None
         return Answered.from_wire(message)
 
-    def wait(self, seconds: float = KEEP_SECONDS) -> Answered:
-        """Wait for the answer, so long at most. Raises BrokerGone."""
+    def wait(self, seconds: float = KEEP_SECONDS) -> None:
+        """Wait until there is an answer, so long at most. Raises BrokerGone."""
         waiting = select.poll()
         waiting.register(self.channel.fileno(), select.POLLIN)
         if not waiting.poll(int(seconds * 1000)):
             raise self.too_late()
-        return self.answer()
 
     def too_late(self) -> BrokerGone:
         """The error for an answer that did not come in time."""
