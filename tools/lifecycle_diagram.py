@@ -1,7 +1,8 @@
 """Write the diagram and the table of an execution's transitions into docs/reference, from the table that the library follows.
 
 `python tools/lifecycle_diagram.py` writes both. A phase is a box, in the band of the word that the state file holds meanwhile; an
-arrow has the events that take it and, after a slash, what is done then; what stays in its phase stands in the box.
+arrow has the events that take it and, after a slash, what is done then; what stays in its phase stands in the box. The one arrow
+that leads back up has a line of its own on the right.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ CHARACTER_WIDTH = 0.6 * FONT_SIZE
 LINE_HEIGHT = 15
 WIDTH = 960
 BOX_LEFT, BOX_RIGHT = 400, 640
-BUS_LEFT, BUS_RIGHT = 110, 850
+BUS_LEFT, BUS_RIGHT, BUS_BACK = 110, 850, 900
 GAP = 74
 MARGIN = 24
 COLOURS = {State.ACCEPTED: "#fff6dd", State.RUNNING: "#e6f2e6", State.EXITED: "#e8ecf4"}
@@ -138,7 +139,8 @@ def round_about(side: str) -> Iterator[str]:
         for number, arrow in enumerate(leaving(phase, side)):
             y, (top, bottom) = at[phase][0] + 22 + 44 * number, at[arrow.target]
             end = (top + bottom) / 2
-            yield path([(edge, y), (bus, y), (bus, end), (edge, end)], head=True)
+            column = BUS_BACK if top < y and side == "right" else bus
+            yield path([(edge, y), (column, y), (column, end), (edge, end)], head=True)
             start = bus + 8 if side == "left" else edge + 8
             yield from text(start, y - 5 - LINE_HEIGHT * (len(arrow.label) - 2), arrow.label[:-1])
             yield from text(start, y + LINE_HEIGHT - 2, arrow.label[-1:])

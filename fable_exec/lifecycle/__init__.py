@@ -18,6 +18,7 @@ from fable_exec.lifecycle.events import (
     LaunchFailed,
     LeaderExited,
     LimitExceeded,
+    RestartDecided,
     SignalSent,
     Started,
     StopRequested,
@@ -36,6 +37,7 @@ from fable_exec.lifecycle.reasons import (
     Verdict,
     asks_for_verdict,
     exit_status,
+    is_restarted,
     terminal_reason,
 )
 from fable_exec.lifecycle.states import Phase, State
@@ -66,6 +68,7 @@ __all__ = [
     "Liveness",
     "Phase",
     "Progress",
+    "RestartDecided",
     "Row",
     "SignalSent",
     "Started",
@@ -78,6 +81,7 @@ __all__ = [
     "exit_status",
     "health",
     "health_by_looking",
+    "is_restarted",
     "judged",
     "step",
     "terminal_reason",

@@ -20,6 +20,7 @@ __all__ = [
     "LaunchFailed",
     "LeaderExited",
     "LimitExceeded",
+    "RestartDecided",
     "SignalSent",
     "Started",
     "StopRequested",
@@ -89,7 +90,7 @@ class SignalSent:
 
 @attrs.frozen
 class WaitElapsed:
-    """The time that the last BEGIN_GRACE or BEGIN_KILL_WAIT began is over."""
+    """The time that the last BEGIN_GRACE, BEGIN_KILL_WAIT or BEGIN_RESTART_DELAY began is over."""
 
 
 @attrs.frozen
@@ -133,6 +134,11 @@ class Judged:
 
 
 @attrs.frozen
+class RestartDecided:
+    """Instead of a verdict: by `is_restarted` the job is to be started again, and the workspace was swept."""
+
+
+@attrs.frozen
 class KeeperLost:
     """The keeper has died, and nothing of what it kept runs any more. Only `recover` finds this out."""
 
@@ -154,6 +160,7 @@ Event = (
     | LeaderExited
     | DescendantsReconciled
     | Judged
+    | RestartDecided
     | KeeperLost
     | HostRebooted
 )

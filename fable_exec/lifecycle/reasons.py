@@ -20,6 +20,7 @@ __all__ = [
     "Verdict",
     "asks_for_verdict",
     "exit_status",
+    "is_restarted",
     "terminal_reason",
 ]
 
@@ -83,6 +84,7 @@ class Facts:
         stop_signal_sent: it was sent because a stop was requested.
         deadline: the deadline for which it was sent.
         limit: what it had too much of, the first that was noticed.
+        end_wanted: a stop, a deadline or a limit was to end it, also where that came too late.
         returncode: the leader's status, negative for a signal; None while it is not known, which is never taken for 0.
         verdict_holds: the verdict's answer; False until it was asked.
         policy_failure_codes: the statuses that count as a verdict of no.
@@ -100,6 +102,7 @@ class Facts:
     stop_signal_sent: bool = False
     deadline: Deadline | None = None
     limit: Limit | None = None
+    end_wanted: bool = False
     returncode: int | None = None
     verdict_holds: bool = False
     policy_failure_codes: frozenset[int] = POLICY_FAILURE_CODES
@@ -138,6 +141,19 @@ RULES: tuple[tuple[TerminalReason, Callable[[Facts], bool]], ...] = (
 def terminal_reason(facts: Facts) -> TerminalReason:
     """Why an execution with these `facts` ended. Total: every combination has exactly one reason."""
     return next(reason for reason, applies in RULES if applies(facts))
+
+
+def is_restarted(facts: Facts, attempt: int, most: int) -> bool:
+    """Whether a job with these `facts` of its last attempt is started again.
+
+    Only one that crashed by itself is, whose end nobody wanted, and of which a proof says that nothing is left.
+
+    Args:
+        attempt: the number of that attempt, from 1.
+        most: how often it may be started again.
+    """
+    crashed = terminal_reason(facts) is TerminalReason.CRASHED and not facts.signal_sent and not facts.end_wanted
+    return crashed and facts.descendants_quiescent and attempt <= most
 
 
 def exit_status(facts: Facts) -> int:

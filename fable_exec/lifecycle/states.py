@@ -30,6 +30,8 @@ class Phase(Enum):
     """The leader is gone; what it left is ended, and its emptiness proved."""
     JUDGING = "judging"
     """Nothing of the job is left; the verdict is asked whether the work was done."""
+    RESTARTING = "restarting"
+    """The job crashed, nothing of it is left, and it is to be started again after a pause."""
     EXITED = "exited"
     """The outcome is fixed. Final."""
 

@@ -1,7 +1,7 @@
 """Every transition of an execution in one table, and the step that follows it. Pure: it knows no process, file or clock.
 
 The shell (a keeper, or `recover`) tells what happened as events and does, in their order, the actions that it gets back. Nothing
-leaves EXITED: terminal is final.
+leaves EXITED: terminal is final. A job that is started again is so before that, in the same execution and under the same keeper.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from fable_exec.lifecycle.events import (
     LaunchFailed,
     LeaderExited,
     LimitExceeded,
+    RestartDecided,
     SignalSent,
     Started,
     StopRequested,
@@ -60,7 +61,11 @@ class Action(Enum):
     RECONCILE = "reconcile"
     """End what the leader left, prove the emptiness, within a bound: DescendantsReconciled follows."""
     JUDGE = "judge"
-    """`judged(facts, verdict)` is the next event."""
+    """RestartDecided where `is_restarted` says so, else `judged(facts, verdict)`, is the next event."""
+    RECORD_ATTEMPT = "record attempt"
+    """Make state.json say how the attempt ended, durably, so that no death of the keeper loses it."""
+    BEGIN_RESTART_DELAY = "begin restart delay"
+    """WaitElapsed when the job is to be started again."""
     RECORD_OUTCOME = "record outcome"
     """The one terminal write."""
 
@@ -104,12 +109,22 @@ TRANSITIONS: Mapping[tuple[Phase | None, type[Event]], Row] = MappingProxyType(
         (Phase.KILLING, LeaderExited): _RECONCILE,
         (Phase.KILLING, LaunchFailed): _NEVER_RAN,
         (Phase.RECONCILING, LeaderExited): Row(Phase.RECONCILING),
+        (Phase.RECONCILING, StopRequested): Row(Phase.RECONCILING),
+        (Phase.RECONCILING, DeadlinePassed): Row(Phase.RECONCILING),
         (Phase.RECONCILING, SignalSent): Row(Phase.RECONCILING),
         (Phase.RECONCILING, LimitExceeded): Row(Phase.RECONCILING),
         (Phase.RECONCILING, DescendantsReconciled): Row(Phase.JUDGING, (Action.JUDGE,)),
         (Phase.RECONCILING, LaunchFailed): _NEVER_RAN,
+        (Phase.JUDGING, StopRequested): Row(Phase.JUDGING),
+        (Phase.JUDGING, DeadlinePassed): Row(Phase.JUDGING),
         (Phase.JUDGING, Judged): _CONCLUDE,
         (Phase.JUDGING, LaunchFailed): _CONCLUDE,
+        (Phase.JUDGING, RestartDecided): Row(Phase.RESTARTING, (Action.RECORD_ATTEMPT, Action.BEGIN_RESTART_DELAY)),
+        (Phase.RESTARTING, WaitElapsed): Row(Phase.RESTARTING, (Action.START,)),
+        (Phase.RESTARTING, Started): Row(Phase.RUNNING, (Action.RECORD_RUNNING, Action.OPEN_GATE)),
+        (Phase.RESTARTING, StopRequested): _NEVER_RAN,
+        (Phase.RESTARTING, DeadlinePassed): _NEVER_RAN,
+        (Phase.RESTARTING, LaunchFailed): _NEVER_RAN,
     }
 )
 """Every transition there is. What is neither here nor in IGNORED cannot happen, and `step` says so."""
@@ -119,9 +134,9 @@ IGNORED: Mapping[Phase, frozenset[type[Event]]] = MappingProxyType(
         # What already ends the job is what ends it; a limit alone may have ended it before that could.
         Phase.ENDING: frozenset({StopRequested, DeadlinePassed}),
         Phase.KILLING: frozenset({StopRequested, DeadlinePassed}),
-        # The leader is gone: nothing that comes now ended it, save a limit that is noticed late.
-        Phase.RECONCILING: frozenset({StopRequested, DeadlinePassed, WaitElapsed}),
-        Phase.JUDGING: frozenset({StopRequested, DeadlinePassed, WaitElapsed, LimitExceeded, LeaderExited}),
+        # The leader is gone: no wait is for it any more.
+        Phase.RECONCILING: frozenset({WaitElapsed}),
+        Phase.JUDGING: frozenset({WaitElapsed, LimitExceeded, LeaderExited}),
         Phase.EXITED: frozenset(EVENTS),
     }
 )
@@ -132,11 +147,16 @@ STOPPED_BEFORE_START = "a stop was requested before the job was started"
 
 @attrs.frozen(kw_only=True)
 class Progress:
-    """An execution as its shell knows it: the phase, the facts so far, and what it is being ended for."""
+    """An execution as its shell knows it: the phase, the facts of the last attempt so far, what it is being ended for.
+
+    Args:
+        attempt: how often the job was started, or tried to be, from 1.
+    """
 
     phase: Phase
     facts: Facts = Facts()
     ending_for: Event | None = None
+    attempt: int = 1
 
     @classmethod
     def recovered(cls, state: State) -> Progress:
@@ -161,9 +181,17 @@ def step(progress: Progress | None, event: Event) -> tuple[Progress, tuple[Actio
         where = "does not exist yet" if phase is None else f"is {phase.value}"
         raise InternalError(f"{type(event).__name__} cannot happen to an execution that {where}")
     before = progress or Progress(phase=row.phase)
+    if phase is Phase.RESTARTING and isinstance(event, Started | LaunchFailed):
+        before = _next_attempt(before)
     begins_to_end = phase is Phase.RUNNING and row.phase is Phase.ENDING
-    after = Progress(phase=row.phase, facts=_noted(before, event), ending_for=event if begins_to_end else before.ending_for)
-    return after, row.actions
+    ending_for = event if begins_to_end else before.ending_for
+    return attrs.evolve(before, phase=row.phase, facts=_noted(before, event), ending_for=ending_for), row.actions
+
+
+def _next_attempt(before: Progress) -> Progress:
+    """Nothing of the last attempt is true of the next one."""
+    facts = Facts(policy_failure_codes=before.facts.policy_failure_codes)
+    return Progress(phase=before.phase, facts=facts, attempt=before.attempt + 1)
 
 
 def _noted(before: Progress, event: Event) -> Facts:
@@ -178,8 +206,10 @@ def _noted(before: Progress, event: Event) -> Facts:
             )  # a status was that of our own code
         case StopRequested() if before.phase is Phase.ACCEPTED:
             return attrs.evolve(facts, launch_error=STOPPED_BEFORE_START)
+        case StopRequested() | DeadlinePassed():
+            return attrs.evolve(facts, end_wanted=True)
         case LimitExceeded() if facts.limit in (None, event.limit) and not facts.signal_sent:  # else something else ends it
-            return attrs.evolve(facts, limit=event.limit, signal_sent=event.by_signal)
+            return attrs.evolve(facts, limit=event.limit, signal_sent=event.by_signal, end_wanted=True)
         case SignalSent():
             return _signalled(before, event)
         case LeaderExited():

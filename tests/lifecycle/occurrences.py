@@ -27,6 +27,7 @@ OCCURRENCES: st.SearchStrategy[lc.Event] = st.one_of(
     st.builds(lc.LeaderExited, RETURNCODES),
     RECONCILED,
     st.builds(lc.Judged, st.booleans()),
+    st.just(lc.RestartDecided()),
     st.just(lc.KeeperLost()),
     st.just(lc.HostRebooted()),
 )
@@ -45,6 +46,7 @@ FACTS = st.builds(
     stop_signal_sent=st.booleans(),
     deadline=st.none() | st.sampled_from(lc.Deadline),
     limit=st.none() | st.sampled_from(lc.Limit),
+    end_wanted=st.booleans(),
     returncode=RETURNCODES,
     verdict_holds=st.booleans(),
     policy_failure_codes=st.sampled_from([frozenset({20}), frozenset(), frozenset({1, 125})]),

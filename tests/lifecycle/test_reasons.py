@@ -23,6 +23,7 @@ from fable_exec.lifecycle import (
     TerminalReason,
     asks_for_verdict,
     exit_status,
+    is_restarted,
     judged,
     step,
     terminal_reason,
@@ -108,6 +109,50 @@ def test_at_most_one_of_status_and_signal_is_told_and_none_is_invented(facts: Fa
     assert (facts.exit_code is None) or (facts.signal is None)
     assert (facts.exit_code is None and facts.signal is None) == (facts.returncode is None)
     assert facts.returncode in (facts.exit_code, None if facts.signal is None else -facts.signal)
+
+
+CRASH = Facts(returncode=1, descendants_quiescent=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "restarted"),
+    [
+        ({}, True),
+        ({"returncode": -11}, True),
+        ({"returncode": None}, True),
+        ({"returncode": 0}, False),
+        ({"returncode": 0, "verdict_holds": True}, False),
+        ({"returncode": 20}, False),
+        ({"policy_failure_codes": frozenset({1})}, False),
+        ({"descendants_quiescent": False}, False),
+        ({"descendants_detected": True}, False),
+        ({"descendant_error": "EACCES"}, False),
+        ({"limit": Limit.CPU}, False),
+        ({"deadline": Deadline.IDLE}, False),
+        ({"stop_signal_sent": True, "signal_sent": True}, False),
+        ({"signal_sent": True}, False),
+        ({"end_wanted": True}, False),
+        ({"launch_error": "exec failed with ENOENT"}, False),
+        ({"keeper_lost": True}, False),
+        ({"host_rebooted": True}, False),
+    ],
+)
+def test_only_a_crash_of_its_own_is_followed_by_another_attempt(changes: dict[str, Any], restarted: bool) -> None:
+    assert is_restarted(attrs.evolve(CRASH, **changes), 1, 1) is restarted
+
+
+@pytest.mark.parametrize("most", [0, 1, 5, 100])
+def test_restarts_are_bounded(most: int) -> None:
+    assert [is_restarted(CRASH, attempt, most) for attempt in range(1, most + 3)] == [True] * most + [False] * 2
+
+
+@pytest.mark.fuzz
+@given(FACTS)
+def test_whatever_was_wanted_or_ended_otherwise_is_never_restarted(facts: Facts) -> None:
+    if is_restarted(facts, 1, 100):
+        assert terminal_reason(facts) is TerminalReason.CRASHED and facts.descendants_quiescent
+        assert not facts.end_wanted and not facts.signal_sent
+    assert not is_restarted(attrs.evolve(facts, end_wanted=True), 1, 100)
 
 
 class Asked:

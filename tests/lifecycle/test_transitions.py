@@ -22,11 +22,13 @@ LEFT_SOME_FOR_EVER = lc.DescendantsReconciled(found=True, remaining=True, quiesc
 UNPROVED = lc.DescendantsReconciled(quiescent=False)
 STOP, TERM, KILL, WAIT = lc.StopRequested(), lc.SignalSent(), lc.SignalSent(kill=True), lc.WaitElapsed()
 HARD = lc.DeadlinePassed(Deadline.HARD)
-YES, NO = lc.Judged(holds=True), lc.Judged(holds=False)
+YES, NO, AGAIN = lc.Judged(holds=True), lc.Judged(holds=False), lc.RestartDecided()
 
 OUTPUT, MEMORY, PROCESSES, CPU = (lc.LimitExceeded(limit) for limit in lc.Limit)
 SIGNALLED = lc.LimitExceeded(lc.Limit.CPU, by_signal=True)
 KILLED, TERMED, OVERTIME = lc.LeaderExited(-9), lc.LeaderExited(-15), lc.LeaderExited(-24)
+CRASHED = [*BEGUN, lc.LeaderExited(-11), ALONE, AGAIN]
+"""Once, and it is to be started again."""
 
 WALKS: list[tuple[str, list[lc.Event], str]] = [
     ("the usual one", [*BEGUN, lc.LeaderExited(0), ALONE, YES], "completed"),
@@ -91,6 +93,16 @@ WALKS: list[tuple[str, list[lc.Event], str]] = [
     ("exec failed, seen when all was over", [*BEGUN, lc.LeaderExited(127), ALONE, lc.LaunchFailed("ENOENT")], "launch_failed"),
     ("exec failed under a stop", [*BEGUN, STOP, TERM, lc.LaunchFailed("exec failed with ENOENT")], "launch_failed"),
     ("a stop before the start", [lc.Accepted(), STOP], "launch_failed"),
+    ("it does better the second time", [*CRASHED, WAIT, lc.Started(), lc.LeaderExited(0), ALONE, YES], "completed"),
+    ("it crashes once more", [*CRASHED, WAIT, lc.Started(), lc.LeaderExited(3), ALONE, NO], "crashed"),
+    ("a stop before the second start", [*CRASHED, STOP], "crashed"),
+    ("a stop as the second start begins", [*CRASHED, WAIT, STOP], "crashed"),
+    ("no time is left for a second start", [*CRASHED, HARD], "crashed"),
+    ("a second start that fails", [*CRASHED, WAIT, lc.LaunchFailed("fork failed with EAGAIN")], "launch_failed"),
+    ("the same behind the gate", [*CRASHED, WAIT, lc.Started(), lc.LaunchFailed("ENOENT")], "launch_failed"),
+    ("a stop of the second", [*CRASHED, WAIT, lc.Started(), STOP, TERM, TERMED, ALONE, NO], "stopped"),
+    ("a deadline of the second", [*CRASHED, WAIT, lc.Started(), HARD, TERM, TERMED, ALONE, NO], "timed_out"),
+    ("a stop and a deadline after its end", [*BEGUN, lc.LeaderExited(1), HARD, ALONE, HARD, STOP, NO], "crashed"),
 ]  # fmt: skip
 
 
@@ -130,6 +142,44 @@ def test_the_walks_take_every_transition() -> None:
 def test_the_first_status_that_was_told_stays() -> None:
     progress, _ = walk([*BEGUN, lc.LeaderExited(3), lc.LeaderExited(None), lc.LeaderExited(0), ALONE, NO])
     assert (progress.facts.returncode, terminal_reason(progress.facts)) == (3, TerminalReason.CRASHED)
+
+
+def test_every_attempt_begins_with_fresh_facts_and_a_number() -> None:
+    waiting, _ = walk([lc.Accepted(frozenset({3})), lc.Started(), MEMORY, lc.LeaderExited(-11), LEFT_SOME, AGAIN, WAIT])
+    assert (waiting.attempt, waiting.facts.returncode, waiting.facts.limit) == (1, -11, lc.Limit.MEMORY)
+    for event in (lc.Started(), lc.LaunchFailed("fork failed with EAGAIN")):
+        begun, _ = step(waiting, event)
+        error = "fork failed with EAGAIN" if isinstance(event, lc.LaunchFailed) else None
+        assert (begun.attempt, begun.ending_for) == (2, None)
+        assert begun.facts == Facts(policy_failure_codes=frozenset({3}), launch_error=error)
+
+
+@pytest.mark.parametrize("event", [STOP, HARD])
+def test_what_ends_the_pause_leaves_the_outcome_of_the_last_attempt(event: lc.Event) -> None:
+    waiting, _ = walk(CRASHED)
+    ended, actions = step(waiting, event)
+    assert actions == (Action.CLOSE_GATE, Action.RECORD_OUTCOME)
+    assert (ended.attempt, ended.facts.returncode, ended.facts.deadline, ended.facts.stop_signal_sent) == (1, -11, None, False)
+
+
+@pytest.mark.parametrize(
+    "wanted", [[STOP, KILLED], [HARD, KILLED], [MEMORY, KILLED], [KILLED, STOP], [KILLED, HARD], [KILLED, OUTPUT]]
+)
+@pytest.mark.parametrize("late", [[], [STOP]])
+def test_a_job_whose_end_was_wanted_is_not_started_again(wanted: list[lc.Event], late: list[lc.Event]) -> None:
+    judging, _ = walk([*BEGUN, *wanted, ALONE, *late])
+    assert judging.phase is Phase.JUDGING
+    assert not lc.is_restarted(judging.facts, judging.attempt, 100)
+    crashed, _ = walk([*BEGUN, KILLED, ALONE])
+    assert lc.is_restarted(crashed.facts, crashed.attempt, 100)
+
+
+def test_what_is_done_for_a_second_attempt() -> None:
+    _, done = walk([*CRASHED, WAIT, lc.Started(), lc.LeaderExited(0), ALONE, YES])
+    assert [action.value for action in done] == [
+        "record accepted", "start", "record running", "open gate", "reconcile", "judge", "record attempt", "begin restart delay",
+        "start", "record running", "open gate", "reconcile", "judge", "record outcome",
+    ]  # fmt: skip
 
 
 def test_what_is_done_in_the_usual_walk() -> None:
@@ -189,6 +239,9 @@ def test_no_wait_is_without_a_bound() -> None:
         assert lc.TRANSITIONS[phase, lc.WaitElapsed].phase not in (phase, Phase.RUNNING)
         begins = [row for (source, _), row in lc.TRANSITIONS.items() if row.phase is phase and source is not phase]
         assert begins and all(row.actions[-1] in (Action.BEGIN_GRACE, Action.BEGIN_KILL_WAIT) for row in begins)
+    assert lc.TRANSITIONS[Phase.RESTARTING, lc.WaitElapsed].actions == (Action.START,)
+    [begins] = [row for (source, _), row in lc.TRANSITIONS.items() if row.phase is Phase.RESTARTING is not source]
+    assert begins.actions == (Action.RECORD_ATTEMPT, Action.BEGIN_RESTART_DELAY)
 
 
 def test_the_record_comes_before_what_it_is_the_record_of() -> None:
@@ -196,7 +249,7 @@ def test_the_record_comes_before_what_it_is_the_record_of() -> None:
         if Action.OPEN_GATE in row.actions:
             assert row.actions == (Action.RECORD_RUNNING, Action.OPEN_GATE)
         if Action.START in row.actions:
-            assert row.actions == (Action.RECORD_ACCEPTED, Action.START)
+            assert row.actions == ((Action.START,) if phase is Phase.RESTARTING else (Action.RECORD_ACCEPTED, Action.START))
         assert (Action.RECORD_OUTCOME in row.actions) == (row.phase is Phase.EXITED != phase)
         assert Action.RECORD_OUTCOME not in row.actions[:-1]
 
@@ -205,12 +258,14 @@ ALL = {event.__name__ for event in lc.EVENTS}
 IMPOSSIBLE: dict[Phase | None, set[str]] = {
     None: ALL - {"Accepted"},
     Phase.ACCEPTED: {"Accepted", "DeadlinePassed", "LimitExceeded", "SignalSent", "WaitElapsed", "LeaderExited",
-                     "DescendantsReconciled", "Judged"},
-    Phase.RUNNING: {"Accepted", "Started", "SignalSent", "WaitElapsed", "DescendantsReconciled", "Judged"},
-    Phase.ENDING: {"Accepted", "Started", "DescendantsReconciled", "Judged", "KeeperLost", "HostRebooted"},
-    Phase.KILLING: {"Accepted", "Started", "DescendantsReconciled", "Judged", "KeeperLost", "HostRebooted"},
-    Phase.RECONCILING: {"Accepted", "Started", "Judged", "KeeperLost", "HostRebooted"},
+                     "DescendantsReconciled", "Judged", "RestartDecided"},
+    Phase.RUNNING: {"Accepted", "Started", "SignalSent", "WaitElapsed", "DescendantsReconciled", "Judged", "RestartDecided"},
+    Phase.ENDING: {"Accepted", "Started", "DescendantsReconciled", "Judged", "RestartDecided", "KeeperLost", "HostRebooted"},
+    Phase.KILLING: {"Accepted", "Started", "DescendantsReconciled", "Judged", "RestartDecided", "KeeperLost", "HostRebooted"},
+    Phase.RECONCILING: {"Accepted", "Started", "Judged", "RestartDecided", "KeeperLost", "HostRebooted"},
     Phase.JUDGING: {"Accepted", "Started", "SignalSent", "DescendantsReconciled", "KeeperLost", "HostRebooted"},
+    Phase.RESTARTING: {"Accepted", "LimitExceeded", "SignalSent", "LeaderExited", "DescendantsReconciled", "Judged",
+                       "RestartDecided", "KeeperLost", "HostRebooted"},
     Phase.EXITED: set(),
 }  # fmt: skip
 
@@ -255,7 +310,8 @@ def test_a_reconciliation_that_contradicts_itself_is_refused(facts: dict[str, An
 def test_whatever_happens_the_account_stays_true(events: list[lc.Event]) -> None:
     """Any order of any events, those left out that cannot happen: one record at most, and a reason that the events bear out."""
     progress: Progress | None = None
-    happened: list[lc.Event] = []
+    happened: list[lc.Event] = []  # to the last attempt
+    restarts = 0
     done: list[Action] = []
     for event in events:
         before = progress
@@ -264,11 +320,12 @@ def test_whatever_happens_the_account_stays_true(events: list[lc.Event]) -> None
         except InternalError:
             assert progress is before
             continue
-        happened.append(event)
+        happened = [*([] if before and before.attempt < progress.attempt else happened), event]
+        restarts += isinstance(event, lc.RestartDecided)
         done += actions
         assert before is None or ORDER.index(before.phase.state) <= ORDER.index(progress.phase.state)
     assert done.count(Action.RECORD_OUTCOME) == (progress is not None and progress.phase is Phase.EXITED)
-    assert done.count(Action.TERMINATE) <= 1 and done.count(Action.KILL) <= 1 and done.count(Action.OPEN_GATE) <= 1
+    assert done.count(Action.KILL) <= done.count(Action.TERMINATE) <= done.count(Action.OPEN_GATE) <= 1 + restarts
     if progress is None:
         return
     check_account(progress.facts, happened)
