@@ -9,11 +9,30 @@ from __future__ import annotations
 import errno
 from enum import IntEnum
 
-from fable_exec.errors import Denied, InvalidRequest, LaunchFailed, PolicyError
+from fable_exec.errors import (
+    Conflict,
+    Denied,
+    IdentityLost,
+    InvalidRequest,
+    LaunchFailed,
+    PolicyError,
+    SignalRefused,
+    StateUnreadable,
+    UnknownExecution,
+)
 from fable_exec.outcome import EndedBy
 from fable_exec.protocol import CommandResult
 
-__all__ = ["Exit", "is_failed_by_policy", "of_failure", "of_result", "of_run_failure", "of_signal"]
+__all__ = [
+    "Exit",
+    "SuperviseExit",
+    "is_failed_by_policy",
+    "of_failure",
+    "of_result",
+    "of_run_failure",
+    "of_signal",
+    "of_supervise_failure",
+]
 
 
 class Exit(IntEnum):
@@ -30,6 +49,14 @@ class Exit(IntEnum):
     LIMITED = 137
     PIPE_CLOSED = 141
     TERMINATED = 143
+
+
+class SuperviseExit(IntEnum):
+    """What only `supervise` exits with, besides `Exit`."""
+
+    CONFLICT = 3
+    UNKNOWN = 4
+    UNVERIFIED = 5
 
 
 _SIGNAL_BASE = 128
@@ -77,6 +104,17 @@ def of_run_failure(error: Exception) -> int:
 def of_failure(error: Exception) -> int:
     """The status of every other command."""
     return Exit.USAGE if isinstance(error, PolicyError | InvalidRequest) else Exit.FAILED
+
+
+def of_supervise_failure(error: Exception) -> int:
+    """The status of `supervise` when an execution could not be started, found, stopped or read."""
+    if isinstance(error, Conflict):
+        return SuperviseExit.CONFLICT
+    if isinstance(error, UnknownExecution):
+        return SuperviseExit.UNKNOWN
+    if isinstance(error, IdentityLost | SignalRefused | StateUnreadable):
+        return SuperviseExit.UNVERIFIED
+    return of_failure(error)
 
 
 def _of_exec_failure(number: int) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import select
 import stat
+import threading
 
-__all__ = ["Outlet", "OutletGone"]
+__all__ = ["Outlet", "OutletGone", "exit_when_gone"]
 
 _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 _FITS_WHEN_WRITABLE = 4096
@@ -62,6 +63,21 @@ class Outlet:
             waiting.register(self._stop, select.POLLIN)
         found = dict(waiting.poll(milliseconds))
         return 0 if self._stop in found else found.get(self._descriptor, 0)
+
+
+def exit_when_gone(descriptor: int, status: int) -> None:
+    """Have this process end with `status` once nobody reads `descriptor` any more, whatever it waits for then.
+
+    For a process that has nothing to give back: what it holds goes with it. The thread is a daemon.
+    """
+    threading.Thread(target=_exit_when_gone, args=(descriptor, status), name="fable_exec stdout", daemon=True).start()
+
+
+def _exit_when_gone(descriptor: int, status: int) -> None:
+    waiting = select.poll()
+    waiting.register(descriptor, 0)
+    waiting.poll()  # asked for nothing, it tells only that
+    os._exit(status)
 
 
 def _is_regular(descriptor: int) -> bool:

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fable_exec.cli.exits import Exit, of_failure
@@ -23,7 +23,9 @@ __all__ = [
     "at_the_door",
     "keep_standard_descriptors",
     "one_line",
+    "print_array",
     "print_object",
+    "print_parts",
     "print_text",
     "report",
     "say",
@@ -37,8 +39,16 @@ _UNWRAPPED_COLUMNS = 10_000
 
 def print_object(members: Mapping[str, Any], stop: int | None = None) -> None:
     """One JSON object on one line of standard output. ASCII only, so that nothing in it can address a terminal."""
-    text = json.dumps({"schema_version": SCHEMA_VERSION, **members}, ensure_ascii=True, allow_nan=False)
-    Outlet(1, stop).write(text.encode("ascii") + b"\n")
+    _print_json({"schema_version": SCHEMA_VERSION, **members}, stop)
+
+
+def print_array(items: Iterable[Any]) -> None:
+    """The same of an array."""
+    _print_json(list(items), None)
+
+
+def _print_json(value: Any, stop: int | None) -> None:
+    Outlet(1, stop).write(json.dumps(value, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n")
 
 
 def print_text(text: str) -> None:
@@ -71,15 +81,30 @@ def wants_color(is_terminal: bool, environment: Mapping[str, str]) -> bool:
 
 def report(*parts: RenderableType) -> None:
     """Print something for people on standard error, folded and coloured as it suits who reads it."""
-    out = _console(sys.stderr.isatty())
-    with out.capture() as captured:
-        for part in parts:
-            out.print(part)
+    text = _rendered(parts, sys.stderr.isatty(), 0)
     try:
-        sys.stderr.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+        sys.stderr.write(text)
         sys.stderr.flush()
     except BrokenPipeError:
         raise OutletGone from None
+
+
+def print_parts(*parts: RenderableType, least_columns: int) -> None:
+    """Print what was asked for, for people, on standard output, as `report` does: a list that is read on by a pager or grep.
+
+    Args:
+        least_columns: what a narrower terminal is left to fold by itself, so that words which are copied stay whole.
+    """
+    print_text(_rendered(parts, os.isatty(1), least_columns))
+
+
+def _rendered(parts: Iterable[RenderableType], is_terminal: bool, least_columns: int) -> str:
+    out = _console(is_terminal)
+    out.width = max(out.width, least_columns)
+    with out.capture() as captured:
+        for part in parts:
+            out.print(part)
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def _console(is_terminal: bool) -> Console:

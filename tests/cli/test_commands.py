@@ -34,6 +34,18 @@ RUN_FLAGS = (
 )
 FLAGS = {
     "run": RUN_FLAGS,
+    "supervise": "start list show logs stop wait recover prune --help",
+    "supervise start": (
+        "--root --id --workspace --spec --hard-timeout --idle-timeout --stop-grace --verdict --engine-dir --policy --label --env"
+        " --foreground --json ARGV --help"
+    ),
+    "supervise list": "--root --json --help",
+    "supervise show": "--root --json ID --help",
+    "supervise logs": "--root --follow ID --help",
+    "supervise stop": "--root --json ID --help",
+    "supervise wait": "--root --timeout --json ID --help",
+    "supervise recover": "--root --json --help",
+    "supervise prune": "--root --older-than --keep --json --help",
     "serve": "--workspace --allow --policy --admin-fd --admin-file --admin-socket --help",
     "probe": "--workspace --policy --json --help",
     "doctor": "--policy --confinement --json --help",

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from fable_exec import errors
-from fable_exec.cli.exits import Exit, of_failure, of_result, of_run_failure
+from fable_exec.cli.exits import Exit, SuperviseExit, of_failure, of_result, of_run_failure, of_supervise_failure
 from fable_exec.outcome import Denial, EndedBy
 from tests.cli.results import result
 from tests.cli.typed import PROJECT, typed
@@ -82,6 +82,35 @@ def test_the_documented_table_is_the_one_in_the_code() -> None:
     page = (PROJECT / "docs/reference/cli.md").read_text().partition("## Exit status")[2].partition("\n## ")[0]
     documented = re.findall(r"^\| ([0-9+N]+) \|", page, re.MULTILINE)
     assert documented == [*(str(int(status)) for status in sorted(Exit)), "128+N"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.Conflict("no"), 3),
+        (errors.UnknownExecution("no"), 4),
+        (errors.IdentityLost("no"), 5),
+        (errors.SignalRefused("no"), 5),
+        (errors.StateUnreadable("no"), 5),
+        (errors.InvalidRequest("no"), 2),
+        (errors.PolicyError.of([("", "no")]), 2),
+        (errors.ExecutableDenied("no"), 1),
+        (errors.LaunchFailed("no"), 1),
+        (errors.BrokerGone("no"), 1),
+        (TimeoutError("no"), 1),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
+)
+def test_every_failure_of_supervise_has_its_status(error: Exception, status: int) -> None:
+    assert of_supervise_failure(error) == status
+
+
+def test_the_documented_table_of_supervise_and_its_help_have_its_own_statuses() -> None:
+    page = (PROJECT / "docs/reference/cli.md").read_text().partition("\n## supervise\n")[2].partition("\n## ")[0]
+    documented = {int(status) for status in re.findall(r"^\| ([0-9]+) \|", page, re.MULTILINE)}
+    assert documented == {*SuperviseExit, Exit.OK, Exit.FAILED, Exit.USAGE, Exit.PIPE_CLOSED}
+    text = typed("supervise", "--help").stdout.decode()
+    assert [int(status) for status in SuperviseExit if not re.search(rf"\b{int(status)}  ", text)] == []
 
 
 def test_the_help_of_run_names_the_statuses_that_are_its_own() -> None:
