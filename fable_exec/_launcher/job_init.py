@@ -51,15 +51,15 @@ def be_init(plan: dict[str, Any], request: dict[str, Any], ends: Ends) -> NoRetu
 
     Args:
         plan: as `confine.Plan.to_wire` writes it, with the job's user, group and workspace.
-        request: as `runner.Command.to_wire` writes it, and `pins`.
+        request: as `runner.Command.to_wire` writes it; what is to be pinned comes from the keeper, and with it the word to begin.
         ends: everything else that is open is closed.
     """
     try:
         for number in _OF_A_KEEPER:
             signal.signal(number, signal.SIG_DFL)
         kernel.close_all_but(*ends.numbers())
-        wire.receive(ends.channel)  # the keeper has put us where we belong
-        unpinned = _confine(plan, request)
+        pins, _ = wire.receive(ends.channel)
+        unpinned = _confine(plan, pins)
         _Init(plan, request, ends).serve(unpinned)
     except steps.StepFailed as failure:
         _report(ends.channel, {"failed": failure.step, "errno": failure.number, "what": ""})
@@ -82,7 +82,7 @@ def _report(channel: socket.socket, message: dict[str, Any]) -> None:
         pass  # the keeper is gone, and with it whoever wanted to know
 
 
-def _confine(plan: dict[str, Any], request: dict[str, Any]) -> bool:
+def _confine(plan: dict[str, Any], pins: dict[str, Any]) -> bool:
     """Do what the plan says; whether the kernel refused a pin that is not required."""
     unpinned = None
     if plan["namespaces"]:
@@ -90,8 +90,8 @@ def _confine(plan: dict[str, Any], request: dict[str, Any]) -> bool:
         if "user" in plan["namespaces"]:
             steps.run("map_ids", lambda: steps.map_own_ids(plan["user"], plan["group"]))
         steps.perform(plan["stage"])
-        unpinned = steps.run("pins", lambda: Pins(plan["workspace"]["path"]).hold(request["pins"]))
-        if unpinned is not None and request["pins_required"]:
+        unpinned = steps.run("pins", lambda: Pins(plan["workspace"]["path"]).hold(pins["pins"]))
+        if unpinned is not None and pins["pins_required"]:
             raise SpawnFailed("pins", unpinned.number, unpinned.path)
     else:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)

@@ -11,7 +11,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -25,7 +25,7 @@ from fable_exec._sys import processes
 from fable_exec.keeper.leaf import Leaf, make_leaf
 from fable_exec.procident import ProcessHandle
 
-__all__ = ["Job", "NotMade", "make_job"]
+__all__ = ["Init", "Job", "NotMade", "unmake"]
 
 _MAKE_SECONDS = 20.0
 _END_SECONDS = 2.0
@@ -70,10 +70,10 @@ class Job:
         """What holds the job together, by the strongest: docs/reference/supervision.md."""
         return "cgroup" if self.leaf is not None else "pidns" if self._in_namespace else "subreaper"
 
-    def await_leader(self) -> None:
+    def begin(self, pins: Mapping[str, Any]) -> None:
         """Let the init begin, and wait until it has made the leader. Raises NotMade."""
         try:
-            wire.send(self.channel, "begin")
+            wire.send(self.channel, pins)
             message, descriptors = self._receive_within(_MAKE_SECONDS)
         except wire.PeerGone:
             raise NotMade("init", 0, "the init ended while it made the job") from None
@@ -185,46 +185,60 @@ class Job:
         return wire.receive(self.channel)
 
 
-def make_job(plan: Mapping[str, Any], request: Mapping[str, Any], name: str) -> Job:
-    """Fork the init, and wait until its leader is at the gate. `name` is that of its control group, where it can have one.
+class Init:
+    """An init in its namespaces and its control group that waits for word: `begin` it or `dismiss` it, once.
+
+    It is forked before much else is done: what a process has touched until it forks, both have to copy.
+
+    Args:
+        plan, request: as `be_init` takes them. name: of its control group, where it can have one.
 
     Raises:
         NotMade: nothing is left of it.
     """
-    null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-    channel, theirs = wire.socket_pair()
-    gate, our_gate = os.pipe()
-    our_answer, answer = os.pipe()
-    our_output, output = os.pipe()
-    ends = Ends(theirs, gate, answer, Streams(null, output, output))
-    try:
-        init = steps.run("namespaces", lambda: _fork(steps.namespace_flags(plan["namespaces"]), plan["user"], plan["group"]))
-    except steps.StepFailed as failure:
-        for descriptor in (our_gate, our_answer, our_output, gate, answer, output, null):
-            os.close(descriptor)
-        channel.close()
+
+    def __init__(self, plan: Mapping[str, Any], request: Mapping[str, Any], name: str) -> None:
+        null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        channel, theirs = wire.socket_pair()
+        gate, our_gate = os.pipe()
+        our_answer, answer = os.pipe()
+        our_output, output = os.pipe()
+        ends = Ends(theirs, gate, answer, Streams(null, output, output))
+        try:
+            init, leaf = steps.run("namespaces", lambda: _fork(plan, make_leaf(name)))
+        except steps.StepFailed as failure:
+            for descriptor in (our_gate, our_answer, our_output, gate, answer, output, null):
+                os.close(descriptor)
+            channel.close()
+            theirs.close()
+            raise NotMade(failure.step, failure.number, "") from None
+        if init == 0:
+            be_init(dict(plan), dict(request), ends)
         theirs.close()
-        raise NotMade(failure.step, failure.number, "") from None
-    if init == 0:
-        be_init(dict(plan), dict(request), ends)
-    theirs.close()
-    for descriptor in (gate, answer, output, null):
-        os.close(descriptor)
-    leaf = make_leaf(name)
-    job = Job(init, bool(plan["namespaces"]), leaf, channel, our_gate, our_answer, our_output)
-    try:
-        if leaf is not None:
-            leaf.take_in(init)
-        job.await_leader()
-    except OSError as error:
-        unmake(job)
-        os.close(our_output)
-        raise NotMade("control group", error.errno or 0, str(error.filename)) from None
-    except NotMade:
-        unmake(job)
-        os.close(our_output)
-        raise
-    return job
+        for descriptor in (gate, answer, output, null):
+            os.close(descriptor)
+        self._job = Job(init, bool(plan["namespaces"]), leaf, channel, our_gate, our_answer, our_output)
+
+    def begin(self, pins: Sequence[str] = (), *, pins_required: bool = False) -> Job:
+        """Have it make the leader, and wait until that is at its gate.
+
+        Args:
+            pins: paths of the workspace that are kept from being changed; pins_required: not without all of them.
+
+        Raises:
+            NotMade: nothing is left of it.
+        """
+        try:
+            self._job.begin({"pins": list(pins), "pins_required": pins_required})
+        except NotMade:
+            self.dismiss()
+            raise
+        return self._job
+
+    def dismiss(self) -> None:
+        """End it, with everything of it."""
+        unmake(self._job)
+        os.close(self._job.output)
 
 
 def unmake(job: Job) -> None:
@@ -234,18 +248,36 @@ def unmake(job: Job) -> None:
     job.close()
 
 
-def _fork(flags: int, user: int, group: int) -> int:
-    """Fork the init into its namespaces, as that user: 0 in it, its number in us."""
+def _fork(plan: Mapping[str, Any], leaf: Leaf | None) -> tuple[int, Leaf | None]:
+    """Fork the init into its namespaces and the group, as the plan's user: 0 in it, its number in us.
+
+    With the number comes the group, where the init is in it. Raises OSError.
+    """
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    if leaf is not None:
+        try:
+            return _clone(plan, leaf.clone), leaf
+        except OSError:
+            leaf.end(0)
+    return _clone(plan, kernel.clone), None
+
+
+def _clone(plan: Mapping[str, Any], clone: Callable[[int], int]) -> int:
+    flags, user, group = steps.namespace_flags(plan["namespaces"]), plan["user"], plan["group"]
     if (os.geteuid(), os.getegid()) != (user, group):
-        return _fork_as(flags, user, group)
-    return kernel.clone(flags)
+        return _clone_as(flags, user, group, clone)
+    return clone(flags)
 
 
-def _fork_as(flags: int, user: int, group: int) -> int:
+def _clone_as(flags: int, user: int, group: int, clone: Callable[[int], int]) -> int:
     """The same through a child that becomes that user first: namespaces belong to whoever makes them (user_namespaces(7))."""
     reading, writing = os.pipe()
-    between = kernel.clone(0)
+    try:
+        between = clone(0)
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        raise
     if between == 0:
         return _be_between(flags, user, group, writing)
     os.close(writing)

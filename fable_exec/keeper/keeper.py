@@ -25,7 +25,7 @@ from fable_exec.executions.holding import touch
 from fable_exec.executions.names import RUNNER_LOG_NAME
 from fable_exec.keeper.chronicle import Chronicle
 from fable_exec.keeper.claiming import Claim, claim
-from fable_exec.keeper.job import Job, NotMade, make_job, unmake
+from fable_exec.keeper.job import Init, Job, NotMade, unmake
 from fable_exec.keeper.output import OutputLog
 from fable_exec.keeper.processor_time import ended_for_processor_time
 from fable_exec.keeper.reconciling import Reconciliation
@@ -76,12 +76,25 @@ def keep(request: KeepRequest, reply: socket.socket) -> None:
         reply: gets one answer, once the job runs, or has ended, or was not accepted. Whether anybody still listens is all one.
     """
     wishes = _Wishes()  # before anybody can know of us: an early SIGTERM is honoured
+    init = _init(request)
     found = claim(request)
     if isinstance(found, Answered):
         _answer(reply, found)
+        if isinstance(init, Init):
+            init.dismiss()
         return
-    keeper = _Keeper(request, found, reply, wishes, ExitCodeVerdict(frozenset(request.policy_failure_codes)))
+    keeper = _Keeper(request, found, init, reply, wishes, ExitCodeVerdict(frozenset(request.policy_failure_codes)))
     keeper.keep()
+
+
+def _init(request: KeepRequest) -> Init | NotMade | None:
+    """The init, which waits; why there is none, where there should be one."""
+    if request.plan is None or request.launch_error is not None:
+        return None
+    try:
+        return Init(request.plan, request.command, f"{request.execution_id}.{os.getpid()}")
+    except NotMade as failure:
+        return failure
 
 
 def _answer(reply: socket.socket, answered: Answered) -> None:
@@ -129,8 +142,16 @@ class _Wishes:
 class _Keeper:
     """See the module. `keep` returns when the outcome is recorded."""
 
-    def __init__(self, request: KeepRequest, claimed: Claim, reply: socket.socket, wishes: _Wishes, verdict: Verdict) -> None:
-        self._request, self._claim, self._verdict = request, claimed, verdict
+    def __init__(
+        self,
+        request: KeepRequest,
+        claimed: Claim,
+        init: Init | NotMade | None,
+        reply: socket.socket,
+        wishes: _Wishes,
+        verdict: Verdict,
+    ) -> None:
+        self._request, self._claim, self._init, self._verdict = request, claimed, init, verdict
         self._reply: socket.socket | None = reply
         self._wishes = wishes
         self._directory = claimed.directory
@@ -200,17 +221,23 @@ class _Keeper:
         """Done before this keeper was made: claiming."""
 
     def _start(self) -> Event:
-        if self._request.launch_error is not None or self._request.plan is None:
+        init = self._init
+        if init is None:
             return LaunchFailed(self._request.launch_error or "no plan", self._request.launch_errno)
+        if isinstance(init, NotMade):
+            return _not_made(init)
         if self._is_asked_to_stop():
+            init.dismiss()
             return StopRequested()
         try:
             pins = self._post_sweeper()
-            self._job = make_job(self._request.plan, {**self._request.command, **pins}, self._request.execution_id)
+        except (OSError, FableExecError) as error:
+            init.dismiss()
+            return LaunchFailed(f"keeper: {error}", getattr(error, "errno", None))
+        try:
+            self._job = init.begin(**pins)
         except NotMade as failure:
             return _not_made(failure)
-        except (OSError, FableExecError) as error:
-            return LaunchFailed(f"keeper: {error}", getattr(error, "errno", None))
         if self._sweeper is not None and self._job.unpinned:
             self._sweeper.rely_on_pins(False)
         self._output = OutputLog(self._directory.path / RUNNER_LOG_NAME, self._job.output, self._request.log_bytes)

@@ -6,10 +6,12 @@ leave its group, so an empty group is a proof only beside what else holds the jo
 
 from __future__ import annotations
 
+import os
 import select
 import time
 from pathlib import Path
 
+from fable_exec._launcher import kernel
 from fable_exec._launcher.control_group import beside_own
 
 __all__ = ["Leaf", "make_leaf"]
@@ -24,9 +26,13 @@ class Leaf:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def take_in(self, pid: int) -> None:
-        """Put a process into it, with all that it starts from then on. Raises OSError."""
-        _write(self.path / "cgroup.procs", b"%d" % pid)
+    def clone(self, flags: int) -> int:
+        """As `kernel.clone`, into it. Raises OSError, also where something keeps the call from us."""
+        directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return kernel.clone_into(flags, directory)
+        finally:
+            os.close(directory)
 
     def end(self, seconds: float) -> bool:
         """Kill everything in it and remove it; whether it became empty within that time."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fable_exec._launcher import wire
-from fable_exec.keeper.job import Job, NotMade, make_job, unmake
+from fable_exec.keeper.job import Init, Job, NotMade, unmake
 
 __all__ = ["prove"]
 
@@ -22,10 +22,10 @@ def prove(message: Mapping[str, Any], reply: socket.socket) -> None:
     """Answer with what the canary wrote, or with the step that failed. For a process of its own.
 
     Args:
-        message: `plan` as for a job, `command` with the bait as its `canary`, and a `name` as for `make_job`.
+        message: `plan` as for a job, `command` with the bait as its `canary`, and a `name` as for `Init`.
     """
     try:
-        job = make_job(message["plan"], {**message["command"], "pins": [], "pins_required": False}, message["name"])
+        job = Init(message["plan"], message["command"], message["name"]).begin()
     except NotMade as failure:
         _answer(reply, {"failed": failure.stage, "errno": failure.number, "what": failure.what})
         return
