@@ -14,7 +14,7 @@ from pathlib import Path
 from fable_exec._launcher import kernel
 from fable_exec._launcher.control_group import beside_own
 
-__all__ = ["Leaf", "make_leaf"]
+__all__ = ["Leaf", "leaves_of", "make_leaf"]
 
 _PREFIX = "fable-exec-"
 _PAUSE_SECONDS = 0.005
@@ -66,6 +66,12 @@ def make_leaf(name: str) -> Leaf | None:
         return Leaf(path)
     path.rmdir()
     return None
+
+
+def leaves_of(name: str) -> list[Leaf]:
+    """The groups beside our own whose names begin so, as keepers that died have left them."""
+    parent = beside_own()
+    return [Leaf(path) for path in Path(parent).glob(f"{_PREFIX}{name}*")] if parent else []
 
 
 def _write(path: Path, text: bytes) -> None:

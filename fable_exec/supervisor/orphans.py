@@ -11,14 +11,13 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from fable_exec._launcher import proctree
 from fable_exec._sys import processes
 from fable_exec.errors import IdentityLost, SignalRefused
 from fable_exec.executions.documents import Emptiness
-from fable_exec.keeper.leaf import Leaf
+from fable_exec.keeper.leaf import leaves_of
 from fable_exec.procident import ProcessHandle, ProcessIdentity, TokenKind
 
 __all__ = ["end_orphans"]
@@ -44,6 +43,7 @@ def end_orphans(document: Mapping[str, Any]) -> Emptiness | None:
     """
     members = document["runner_identity"]
     if members is None:
+        _end_control_groups(document)
         return Emptiness()  # it never passed its gate, which its keeper's death has closed
     recorded = ProcessIdentity.from_members(members)
     with ExitStack() as held:
@@ -58,28 +58,30 @@ def end_orphans(document: Mapping[str, Any]) -> Emptiness | None:
 
 def _ended(document: Mapping[str, Any], recorded: ProcessIdentity, leader: ProcessHandle | None) -> Emptiness:
     in_namespace = document["containment"] == _BY_NAMESPACE
-    _end_group_of_control(document)
-    was_killed = (
-        leader is not None and not leader.wait(_NAMESPACE_SECONDS if in_namespace else 0) and _kill_leader(leader, document)
-    )
-    left = [] if leader is None or leader.wait(_KILL_SECONDS if was_killed else 0) else [[leader.pid, _name(leader)]]
+    was_alive = leader is not None and not leader.wait(_NAMESPACE_SECONDS if in_namespace else 0)
+    _end_control_groups(document)
+    left = [] if leader is None or _end_leader(leader, document) else [[leader.pid, _name(leader)]]
     if in_namespace:
-        return Emptiness(found=left, remaining=left, kill_sent=was_killed)
+        return Emptiness(found=left, remaining=left, kill_sent=was_alive)
     search = _Search(recorded, f"FABLE_EXEC_ID={document['execution_id']}".encode())
     search.run()
-    remaining = left + search.remaining
     return Emptiness(
         proof="scan" if search.is_clean and not left else "none",
         found=left + search.found,
-        remaining=remaining,
-        kill_sent=was_killed or bool(search.found),
+        remaining=left + search.remaining,
+        kill_sent=was_alive or bool(search.found),
     )
 
 
-def _end_group_of_control(document: Mapping[str, Any]) -> None:
-    path = document.get("control_group")
-    if path is not None and os.path.basename(path).endswith(document["execution_id"]) and os.path.isdir(path):
-        Leaf(Path(path)).end(_KILL_SECONDS)
+def _end_control_groups(document: Mapping[str, Any]) -> None:
+    """The kernel ends all that is still in a group of this job, and the empty group is removed."""
+    for leaf in leaves_of(document["execution_id"]):
+        leaf.end(_KILL_SECONDS)
+
+
+def _end_leader(leader: ProcessHandle, document: Mapping[str, Any]) -> bool:
+    """Whether it has ended, after a SIGKILL to its group if need be."""
+    return not leader.is_alive() or (_kill_leader(leader, document) and leader.wait(_KILL_SECONDS))
 
 
 def _kill_leader(leader: ProcessHandle, document: Mapping[str, Any]) -> bool:
