@@ -102,14 +102,14 @@ class UnreadableExecution:
         return self.directory.name
 
     def to_members(self) -> dict[str, Any]:
-        """As plain JSON, the members that an Execution has too."""
+        """As plain JSON: of the members that an Execution has only the id, `state` (null) and `health`."""
         return {
             "execution_id": self.execution_id,
             "state": None,
             "health": self.health,
             "error": str(self.error),
             "reason": self.error.reason,
-            **(self.error.outcome or {}),
+            "outcome": None if self.error.outcome is None else dict(self.error.outcome),
         }
 
 

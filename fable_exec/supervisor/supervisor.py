@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fable_exec.errors import BrokerGone, Conflict, FableExecError, InternalError, InvalidRequest, LaunchFailed, StateUnreadable
+from fable_exec.errors import BrokerGone, Conflict, FableExecError, InvalidRequest, LaunchFailed, StateUnreadable
 from fable_exec.executions import ExecutionDirectory, ExecutionSpec, default_root
 from fable_exec.executions.names import RUNNER_LOG_NAME, SUPERVISOR_LOG_NAME, canonical_id, ids_in
 from fable_exec.keeper.requests import Answer, Answered
@@ -55,12 +55,16 @@ class Supervisor:
         weakref.finalize(self, self._zygotes.dropped).atexit = False
 
     def start(self, spec: ExecutionSpec) -> Execution:
-        """Start it, or find it: the same id with the same specification is the same execution. Returns when it runs or has ended.
+        """Start it, or find it: the same id with the same specification is the same execution.
+
+        Returns:
+            The execution when it runs or has ended; one that was asked for before as it is now, perhaps still starting.
 
         Raises:
             Conflict: the id was used for another specification, its state is unreadable, or its workspace has a live execution.
             PolicyError, ExecutableDenied: the policy has faults or does not allow the program. InvalidRequest: no such workspace.
             LaunchFailed, BrokerGone: no keeper could be had; nothing was accepted, unless the text says otherwise.
+            UnknownExecution: it has ended and was pruned before it could be looked at.
         """
         return self._start(spec, spec.execution_id or str(uuid.uuid4()), Waiting.wait)
 
@@ -81,7 +85,7 @@ class Supervisor:
                     found = self._kept(waiting.answer(), execution_id)
             except (BrokerGone, LaunchFailed) as error:
                 found = self._after(error, spec, execution_id, is_last)
-        return found or self._accepted(execution_id)
+        return found or required(self._directory(execution_id))
 
     def get(self, execution_id: str) -> Execution | None:
         """The execution of that id as of now; None where there is none.
@@ -253,7 +257,7 @@ class Supervisor:
                     found = self._kept(waiting.answer(), execution_id)
             except (BrokerGone, LaunchFailed) as error:
                 found = self._after(error, spec, execution_id, is_last)
-        return found or self._accepted(execution_id)
+        return found or required(self._directory(execution_id))
 
     def _existing(self, spec: ExecutionSpec, execution_id: str) -> Execution | None:
         """What is there already, without a process: most repeated requests end here. Raises Conflict."""
@@ -289,13 +293,7 @@ class Supervisor:
             raise Conflict(answered.text, reason=answered.reason)
         if answered.answer is Answer.FAILED:
             raise LaunchFailed(answered.text, stage=answered.reason, errno=answered.errno or errno.EIO)
-        return self._accepted(execution_id)
-
-    def _accepted(self, execution_id: str) -> Execution:
-        found = looked_at(self._directory(execution_id))
-        if found is None:
-            raise InternalError(f"execution {execution_id} was accepted, and has no state")
-        return found
+        return required(self._directory(execution_id))
 
     def _after(self, error: FableExecError, spec: ExecutionSpec, execution_id: str, is_last: bool) -> Execution | None:
         """What was accepted although the answer is lost; None when it is worth to ask once more, which the id makes safe.

@@ -1,0 +1,240 @@
+"""One supervisor: listing, threads, forks, and what becomes of its zygote when it is lost, closed or dropped."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import threading
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fable_exec.errors import BrokerGone, Conflict
+from fable_exec.lifecycle import Health
+from fable_exec.supervisor import Execution, Supervisor, UnreadableExecution
+from tests import hosts
+from tests.leaks import children, nothing_left
+from tests.supervisor.jobs import LONG_SECONDS, Jobs, make_spec, until
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Any:
+    with Supervisor(tmp_path / "root") as opened:
+        yield opened
+
+
+def zygotes() -> set[int]:
+    """The children of this process that fork keepers."""
+    return {pid for pid in children() if b"keeper/__main__.py" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+
+
+class TestList:
+    def test_all_are_listed_by_id_each_as_it_fares(self, jobs: Jobs) -> None:
+        live, ended = jobs.sleeper(), jobs.ended()
+        found = {each.execution_id: each.health for each in jobs.supervisor.list()}
+        assert found == {live.execution_id: Health.RUNNING, ended.execution_id: Health.EXITED}
+        assert list(found) == sorted(found)
+
+    @pytest.mark.parametrize(
+        "content",
+        [b"", b"{", b"\0" * 100, b'{"schema_version": 9, "execution_id": "x"}\n', None],
+        ids=["empty", "cut", "zeros", "newer", "missing"],
+    )
+    def test_one_that_cannot_be_read_hides_no_other(self, jobs: Jobs, content: bytes | None) -> None:
+        torn, whole = jobs.ended(), jobs.ended()
+        state = torn.directory / "state.json"
+        state.unlink() if content is None else state.write_bytes(content)
+        found = {each.execution_id: each for each in jobs.supervisor.list()}
+        unreadable = found[torn.execution_id]
+        assert isinstance(unreadable, UnreadableExecution)
+        assert isinstance(found[whole.execution_id], Execution)
+        members = unreadable.to_members()
+        assert (members["health"], members["state"], members["reason"]) == ("unreadable", None, unreadable.error.reason)
+        assert members["outcome"]["exit_code"] == 0, "the record tells the outcome all the same"
+
+    def test_a_word_that_is_no_state_is_unreadable(self, jobs: Jobs) -> None:
+        ended = jobs.ended()
+        (ended.directory / "terminal.rec").unlink()
+        jobs.rewrite(ended, state="paused")
+        (found,) = jobs.supervisor.list()
+        assert isinstance(found, UnreadableExecution) and found.error.reason == "foreign"
+
+    def test_a_root_that_is_not_there_has_none(self, tmp_path: Path) -> None:
+        assert Supervisor(tmp_path / "nothing").list() == []
+        assert not (tmp_path / "nothing").exists()
+
+    def test_an_unreadable_state_is_a_conflict_for_a_start(self, jobs: Jobs) -> None:
+        spec = jobs.spec("true", execution_id=str(uuid.uuid4()))
+        ended = jobs.supervisor.wait(jobs.supervisor.start(spec).execution_id)
+        (ended.directory / "state.json").write_bytes(b"{")
+        with pytest.raises(Conflict) as caught:
+            jobs.supervisor.start(spec)
+        assert caught.value.reason == "unreadable"
+        assert (ended.directory / "state.json").read_bytes() == b"{"
+
+
+class TestThreads:
+    def test_fifty_threads_use_one_supervisor(self, jobs: Jobs) -> None:
+        failures: list[BaseException] = []
+        spec = jobs.spec("sleep", "600", execution_id=str(uuid.uuid4()))
+
+        def use() -> None:
+            try:
+                for _ in range(3):
+                    assert jobs.supervisor.start(spec).execution_id == spec.execution_id
+                    (found,) = jobs.supervisor.list()
+                    assert found.health in (Health.STARTING, Health.RUNNING)
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=use) for _ in range(50)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LONG_SECONDS)
+        jobs.note(jobs.supervisor.start(spec))
+        assert failures == []
+        assert len(zygotes()) == 1
+
+    def test_a_zygote_that_is_killed_under_many_starts_costs_none_of_them(self, jobs: Jobs) -> None:
+        """Each start is retried once; none is done twice, and none of the threads sees another one's closed socket."""
+        jobs.ended()
+        failures: list[BaseException] = []
+        started: list[Execution] = []
+
+        def start() -> None:
+            try:
+                started.append(jobs.supervisor.start(jobs.spec("bash", "-c", "echo ran")))
+            except BaseException as error:
+                failures.append(error)
+
+        for _ in range(5):
+            threads = [threading.Thread(target=start) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for pid in zygotes():
+                os.kill(pid, signal.SIGKILL)
+            for thread in threads:
+                thread.join(LONG_SECONDS)
+        assert [error for error in failures if not isinstance(error, BrokerGone)] == []
+        assert len(started) > 20
+        for execution in started:
+            found = jobs.supervisor.wait(execution.execution_id, LONG_SECONDS)
+            if found.is_over:
+                assert found.runner_log.read_bytes() == b"ran\n"
+
+
+class TestLifetime:
+    def test_a_zygote_that_died_is_replaced_and_its_executions_go_on(self, jobs: Jobs) -> None:
+        live = jobs.sleeper()
+        (pid,) = zygotes()
+        os.kill(pid, signal.SIGKILL)
+        assert jobs.ended("exit 5").exit_code == 5
+        assert zygotes() != {pid}
+        assert jobs.supervisor.get(live.execution_id).health is Health.RUNNING
+
+    def test_looking_starts_no_process(self, tmp_path: Path) -> None:
+        with nothing_left():
+            supervisor = Supervisor(tmp_path / "root")
+            assert (supervisor.list(), supervisor.recover(), supervisor.prune()) == ([], [], [])
+
+    def test_closing_leaves_nothing_but_the_job(self, jobs: Jobs) -> None:
+        with nothing_left():
+            supervisor = Supervisor(jobs.supervisor.root)
+            execution = jobs.note(supervisor.start(jobs.spec("sleep", "600")))
+            supervisor.close()
+            supervisor.close()
+        assert jobs.supervisor.get(execution.execution_id).health is Health.RUNNING
+
+    def test_a_closed_one_starts_nothing_and_finds_everything(self, jobs: Jobs) -> None:
+        ended = jobs.ended()
+        jobs.supervisor.close()
+        with pytest.raises(BrokerGone, match="closed"):
+            jobs.supervisor.start(jobs.spec("true"))
+        assert jobs.supervisor.wait(ended.execution_id).is_over
+
+    def test_one_that_is_dropped_leaves_nothing_and_says_so(self, jobs: Jobs) -> None:
+        with nothing_left():
+            supervisor = Supervisor(jobs.supervisor.root)
+            supervisor.wait(supervisor.start(jobs.spec("true")).execution_id)
+            with pytest.warns(ResourceWarning, match="a Supervisor was dropped"):
+                del supervisor
+                gc.collect()
+
+    def test_one_that_started_nothing_is_dropped_without_a_word(self, tmp_path: Path) -> None:
+        with nothing_left():
+            supervisor = Supervisor(tmp_path / "root")
+            del supervisor
+            gc.collect()
+
+
+def test_a_forked_child_has_a_zygote_of_its_own_and_leaves_the_parents_alone(tmp_path: Path) -> None:
+    program = """
+    import sys
+    from fable_exec.supervisor import Supervisor
+    from tests.supervisor.jobs import make_spec
+    root = Path(sys.argv[1])
+    def workspace(name):
+        (root / name).mkdir()
+        return root / name
+    def end(supervisor, name, code):
+        return supervisor.wait(supervisor.start(make_spec(workspace(name), "bash", "-c", f"exit {code}")).execution_id).exit_code
+    supervisor = Supervisor(root / "executions")
+    told = [end(supervisor, "before", 1)]
+    reading, writing = os.pipe()
+    stop = threading.Event()
+    holding = threading.Thread(target=lambda: [supervisor.list() for _ in iter(stop.is_set, True)])
+    holding.start()
+    pid = os.fork()
+    if pid == 0:
+        os.write(writing, bytes([end(supervisor, "child", 2)]))
+        supervisor.close()
+        os._exit(len(list(Path("/proc/self/task").iterdir())))
+    os.waitpid(pid, 0)
+    told.append(os.read(reading, 1)[0])
+    told.append(end(supervisor, "after", 3))
+    stop.set()
+    holding.join()
+    supervisor.close()
+    answer(told)
+    """
+    assert hosts.answer_of(program, str(tmp_path)) == [1, 2, 3]
+
+
+def test_a_host_that_is_killed_leaves_its_job_running_and_no_zygote(tmp_path: Path) -> None:
+    program = """
+    import sys
+    from fable_exec.supervisor import Supervisor
+    from tests.supervisor.jobs import make_spec
+    root = Path(sys.argv[1])
+    (root / "workspace").mkdir()
+    supervisor = Supervisor(root / "executions")
+    execution = supervisor.start(make_spec(root / "workspace", "sleep", "600"))
+    (zygote,) = supervisor._zygotes._own().values()
+    answer([execution.execution_id, zygote._program.pid])
+    time.sleep(600)
+    """
+    process, reading = hosts.start(program, str(tmp_path))
+    execution_id, zygote = json.loads(os.read(reading, 4096))
+    os.close(reading)
+    process.kill()
+    process.communicate()
+    until(lambda: not Path(f"/proc/{zygote}").exists())
+    with Supervisor(tmp_path / "executions") as supervisor:
+        assert supervisor.get(execution_id).health is Health.RUNNING
+        supervisor.request_stop(execution_id)
+        assert supervisor.wait(execution_id, LONG_SECONDS).signal == signal.SIGTERM
+
+
+def test_the_same_id_starts_once(jobs: Jobs) -> None:
+    workspace = jobs.workspace()
+    wanted = str(uuid.uuid4())
+    spec = make_spec(workspace, "bash", "-c", "echo ran; sleep 600", execution_id=wanted)
+    first = jobs.note(jobs.supervisor.start(spec))
+    assert jobs.supervisor.start(spec).document["supervisor_pid"] == first.document["supervisor_pid"]
+    with pytest.raises(Conflict):
+        jobs.supervisor.start(make_spec(workspace, "bash", "-c", "echo other", execution_id=wanted))
