@@ -108,7 +108,7 @@ class _Init:
         self._plan, self._request, self._ends = plan, request, ends
         self._is_first = bool(plan["namespaces"])
         self._ready = Readiness()
-        self._leader = 0
+        self._leader, self._handle = 0, -1
         self._files: ProcessFiles | None = None
         self._watch: Watch | None = None
         self._warned = False
@@ -137,7 +137,8 @@ class _Init:
             self._files = ProcessFiles()
             self._watch = Watch(dict(self._plan["watched_limits"]), time.monotonic())
         wire.send(self._ends.channel, {"leader": self._leader, "unpinned": unpinned}, (handle,))
-        os.close(handle)
+        self._handle = handle
+        self._ready.watch(handle, self._leader_ended)
 
     def _fork_at_gate(self) -> int:
         executable = prepare(self._request, Workspace(**self._plan["workspace"]))
@@ -158,6 +159,13 @@ class _Init:
     def _children_died(self, bell: int) -> None:
         os.read(bell, _BELL_BYTES)
         self._reap()
+
+    def _leader_ended(self) -> None:
+        """Tell of one whose status cannot be had yet: wait(2) gives it out when the member that traces it is gone."""
+        self._reap()
+        if self._leader:
+            self._ready.unwatch(self._handle)
+            wire.send(self._ends.channel, {"lingers": True})
 
     def _reap(self) -> None:
         """Collect every zombie, and tell of the leader and of the last one."""
@@ -180,6 +188,8 @@ class _Init:
             # A child that asked to be traced by its parent also reports its stops here (ptrace(2), PTRACE_TRACEME).
             if pid == self._leader and not os.WIFSTOPPED(status):
                 self._leader, ended = 0, (status, usage)
+                self._ready.unwatch(self._handle)
+                os.close(self._handle)
 
     def _tell_of_leader(self, status: int, usage: Usage) -> None:
         peak = usage[2] if self._watch is None else max(usage[2], self._watch.peak_bytes // 1024)

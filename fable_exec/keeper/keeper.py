@@ -369,6 +369,8 @@ class _Keeper:
             return
         if "exited" in message:
             self._leader_exited(message)
+        elif "lingers" in message:
+            self._leader_lost()
         elif "limit" in message:
             self._happen(LimitExceeded(Limit(message["limit"])))
         elif "failed" in message:
@@ -398,6 +400,10 @@ class _Keeper:
         if self._reconciliation is not None:
             self._reconciliation.init_lost()
             return
+        self._leader_lost()
+
+    def _leader_lost(self) -> None:
+        """It has ended, and its status is not known, or not yet: a member of the job that traces it holds it back."""
         self._learn_gate()
         self._exited_at = now()
         self._happen(LeaderExited(None))

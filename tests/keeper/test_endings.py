@@ -13,12 +13,10 @@ import pytest
 
 from fable_exec.errors import InvalidRequest
 from fable_exec.lifecycle import Health
-from fable_exec.policy import Limits
 from fable_exec.supervisor import ExecutionSpec, Supervisor
 from fable_exec.supervisor.zygote import KeeperZygote
 from tests.keeper.scenes import PROOFS, Scene, descendants, ending, events, log, make_executable
 
-MIB = 1024 * 1024
 NOBODY_ELSE = {
     "checked": True, "detected": False, "quiescent": True, "term_sent": False, "kill_sent": False, "found": 0, "remaining": 0
 }  # fmt: skip
@@ -212,31 +210,6 @@ def test_more_output_than_is_allowed_is_what_ended_it(scene: Scene, after: str, 
 def test_as_much_output_as_is_allowed_is_no_reason(scene: Scene) -> None:
     execution = scene.run("head", "-c", "1000", "/dev/zero", max_output_bytes=1000)
     assert ending(execution) == ("completed", 0, None)
-
-
-# --- limits of the policy ---
-
-_HOG = "kept = []\nwhile True: kept.append(b'x' * 4194304)"
-_SPIN = "while True: pass"
-_CROWD = "import os, signal\nfor _ in range(60):\n    if os.fork() == 0: signal.pause()\nos.wait()"
-
-
-def test_memory_over_the_policys_limit_is_what_ended_it(scene: Scene) -> None:
-    execution = scene.run("python3", "-I", "-S", "-c", _HOG, limits=Limits(memory_bytes=96 * MIB))
-    assert (execution.document["termination_reason"], execution.document["limit"]) == ("memory_limited", "memory")
-    assert execution.document["quiescence_proof"] == PROOFS[scene.rung]
-    assert descendants(execution)["quiescent"]
-
-
-def test_processor_time_over_the_policys_limit_is_told_by_its_signal(scene: Scene) -> None:
-    execution = scene.run("python3", "-I", "-S", "-c", _SPIN, limits=Limits(cpu_seconds=1))
-    assert ending(execution) == ("crashed", None, signal.SIGXCPU)
-
-
-def test_processes_over_the_policys_limit_are_ended_and_the_limit_is_named(scene: Scene) -> None:
-    document = scene.run("python3", "-I", "-S", "-c", _CROWD, limits=Limits(processes=20)).document
-    assert (document["limit"], document["returncode"]) == ("processes", -signal.SIGTERM)
-    assert document["quiescence_proof"] == PROOFS[scene.rung]
 
 
 # --- deadlines ---

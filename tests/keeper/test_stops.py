@@ -170,8 +170,8 @@ MOMENTS = {
     "it knows signals": ("keeper", "claim", "before"),
     "it was accepted": ("keeper", "claim", "after"),
     "it has a bell": ("keeper.bell", "hang", "after"),
-    "it makes the job": ("keeper", "make_job", "before"),
-    "the job is made": ("keeper", "make_job", "after"),
+    "the job is about to be made": ("keeper.Init", "begin", "before"),
+    "the job is made": ("keeper.Init", "begin", "after"),
     "it is recorded as running": ("keeper._Keeper", "_write", "after"),
     "the gate is open": ("keeper.Job", "open_gate", "after"),
 }
