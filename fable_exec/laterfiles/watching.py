@@ -39,18 +39,20 @@ _EVERYTHING = Change((), "", True)
 
 
 class TreeWatch:
-    """Watches directories as they are named; `reason` says why it cannot, when it cannot."""
+    """Watches directories as they are named; `reason` says why it cannot, when it cannot, or from the start why it shall not."""
 
-    def __init__(self) -> None:
-        self.reason = ""
+    def __init__(self, reason: str = "") -> None:
+        self.reason = reason
         self._directories: dict[int, Names] = {}
         self._numbers: dict[Names, int] = {}
         self.removed: list[Names] = []
         """Directories that went away since the list was last emptied, unless another has taken their name."""
+        self._instance = -1
+        if reason:
+            return
         try:
             self._instance = inotify.open_instance()
         except OSError as error:
-            self._instance = -1
             self.reason = f"no inotify: {error.strerror}"
 
     def add(self, components: Names, descriptor: int, *, losses: bool = False) -> None:

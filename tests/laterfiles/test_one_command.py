@@ -1,0 +1,51 @@
+"""A sentry of one long command watches nothing: it holds no inotify instance, and its looks are full ones."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fable_exec.laterfiles import Sentry
+from fable_exec.pathguard import Workspace
+
+
+def inotify_instances() -> int:
+    names = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    return sum(os.path.lexists(name) and os.readlink(name) == "anon_inode:inotify" for name in names)
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_what_is_planted_is_found_with_an_inotify_instance_or_without(watched: bool, workspace: Path, tmp_path: Path) -> None:
+    (workspace / ".envrc").write_text("the host's\n")
+    before = inotify_instances()
+    with Workspace.open(str(workspace)) as opened:
+        sentry = Sentry(opened, str(tmp_path / "quarantine"), pinned=True, watched=watched)
+        assert inotify_instances() - before == watched
+        (workspace / "Makefile.host").write_text("")
+        assert [Path(path).name for path, _ in sentry.before_command()] == [".envrc"]
+        (workspace / "below").mkdir()
+        (workspace / "below" / ".envrc").write_text("planted\n")
+        found = sentry.after_command()
+        assert [each.path for each in found] == ["below/.envrc"]
+        assert not (workspace / "below" / ".envrc").exists()
+        assert (workspace / ".envrc").read_text() == "the host's\n"
+        sentry.before_command()
+        (workspace / ".envrc-not").write_text("")
+        assert sentry.after_command() == ()
+        sentry.close()
+    assert inotify_instances() == before
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_between_two_commands_what_the_host_makes_is_accepted(watched: bool, workspace: Path, tmp_path: Path) -> None:
+    with Workspace.open(str(workspace)) as opened:
+        sentry = Sentry(opened, str(tmp_path / "quarantine"), pinned=True, watched=watched)
+        sentry.before_command()
+        assert sentry.after_command() == ()
+        (workspace / ".envrc").write_text("the host's\n")
+        assert [Path(path).name for path, _ in sentry.before_command()] == [".envrc"]
+        assert sentry.after_command() == ()
+        assert (workspace / ".envrc").exists()
+        sentry.close()
