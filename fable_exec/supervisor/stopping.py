@@ -61,7 +61,7 @@ def why_unverified(directory: ExecutionDirectory, document: Mapping[str, Any]) -
     boot's name is hidden, the lock alone has to do: nothing is sent to a number, and the bell hangs in this user's directory.
     """
     if not is_held(directory.run_lock):
-        return "nobody holds the lock of its life; recover() records the end"
+        return "nobody holds the lock of its life; recover records the end"
     try:
         ProcessHandle.reopen(ProcessIdentity.from_members(document["supervisor_identity"])).close()
     except IdentityLost as lost:

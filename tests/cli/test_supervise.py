@@ -21,6 +21,7 @@ from fable_exec.errors import InvalidRequest
 from fable_exec.lifecycle import Health
 from fable_exec.supervisor import Supervisor
 from tests.cli.typed import PROGRAM, environment, is_running, started, the_object, typed, until
+from tests.consoles import Terminal
 from tests.hosts import unique_sleep
 
 pytestmark = pytest.mark.requires_ability("confinement")
@@ -433,16 +434,9 @@ def test_what_has_ended_is_pruned_and_nothing_else(root: Path, workspace: Path, 
 
 def test_a_job_goes_on_when_its_terminal_is_closed(root: Path, workspace: Path) -> None:
     seconds = unique_sleep()
-    shell, terminal = pty.fork()
-    if shell == 0:
-        os.execvpe("sh", ["sh"], environment(TERM="xterm", NO_COLOR="1"))
     words = [*PROGRAM, "supervise", "start", "--root", str(root), "--workspace", str(workspace), "--", "sleep", seconds]
-    os.write(terminal, f"{' '.join(words)}\n".encode())
-    shown_there = b""
-    while b"health        running" not in shown_there:
-        shown_there += os.read(terminal, 4096)
-    os.close(terminal)
-    os.waitpid(shell, 0)
+    with Terminal(workspace, environment(NO_COLOR="1")) as terminal:
+        assert "health        running" in terminal.enter(" ".join(words))
     (listed,) = json.loads(supervise("list", root, "--json").stdout)
     assert (listed["health"], is_running(seconds)) == ("running", True)
     assert supervise("stop", root, listed["execution_id"]).returncode == 0

@@ -15,7 +15,7 @@ Members = Mapping[str, Any]
 """`Execution.to_members()`: what state.json says, and `health`."""
 
 COLUMNS = ("execution", "state", "exit", "accepted", "command")
-"""What a row has; all but the last fit a terminal of 80 columns."""
+"""What a row has; all but the last fit a terminal of 80 columns as a rule."""
 
 _ROUGHLY = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _STYLES = {"running": "green", "starting": "green", "completed": "", "stopped": "yellow", "timed_out": "yellow"}
@@ -43,7 +43,7 @@ def row(members: Members, now: datetime) -> tuple[str, ...]:
 
 def word_for(members: Members) -> str:
     """The one word: why it ended, or how it fares while it has not."""
-    return str(members.get("termination_reason") or members["health"])
+    return str(members["health"] if members["health"] == "unreadable" else members.get("termination_reason") or members["health"])
 
 
 def style_of(members: Members) -> str:
@@ -79,6 +79,8 @@ def essence(members: Members, now: datetime) -> Iterator[tuple[str, str]]:
 
 def details(members: Members) -> Iterator[tuple[str, str]]:
     """The rest, by name."""
+    yield from _told("job pid", _number(members["runner_pid"]))
+    yield from _told("keeper pid", _number(members["supervisor_pid"]))
     yield from _told("held by", _RUNGS.get(members["containment"] or "", members["containment"]))
     yield from _told("proved ended", _proof(members))
     yield from _told("left behind", _left_behind(members["descendants"]))
@@ -99,6 +101,10 @@ def details(members: Members) -> Iterator[tuple[str, str]]:
 def _told(name: str, text: str | None) -> Iterator[tuple[str, str]]:
     if text:
         yield name, text
+
+
+def _number(number: int | None) -> str:
+    return "" if number is None else str(number)
 
 
 def _reason(members: Members) -> str:
