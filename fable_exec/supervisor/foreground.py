@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -26,6 +27,8 @@ __all__ = ["Wish", "await_answer", "relay", "wished_by_signal"]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 _ROUND_SECONDS = 0.05
+_EARLY_SECONDS = 0.002
+"""Between `accepted` and the gate there are milliseconds: a wish that is heard in them keeps the job from running at all."""
 _AT_ONCE_BYTES = select.PIPE_BUF if hasattr(select, "PIPE_BUF") else 512
 """So much a pipe that is ready takes without making us wait, and a signal with us (poll(2), pipe(7))."""
 _OUTPUT = 1
@@ -44,6 +47,11 @@ class Wish:
         """The handler: it only takes note."""
         self.is_there = True
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it was made, and not carried out yet."""
+        return self.is_there and not self._is_granted
+
     def hear(self) -> None:
         """Take what woke us."""
         try:
@@ -53,7 +61,7 @@ class Wish:
 
     def grant(self, directory: ExecutionDirectory) -> None:
         """Ask for the end, once, if that is wished; nothing is done where it is too early, or too late."""
-        if self.is_there and not self._is_granted:
+        if self.is_open:
             try:
                 request_end(directory)
                 self._is_granted = True
@@ -87,9 +95,12 @@ def wished_by_signal() -> Iterator[Wish]:
 def await_answer(waiting: Waiting, directory: ExecutionDirectory, wish: Wish) -> None:
     """Until the keeper has answered; what is wished meanwhile is left in the state as soon as there is one. Raises BrokerGone."""
     answer = waiting.channel.fileno()
-    for _ in range(int(KEEP_SECONDS / _ROUND_SECONDS)):
+    give_up_at = time.monotonic() + KEEP_SECONDS
+    while time.monotonic() < give_up_at:
         wish.grant(directory)
-        if answer in _ready({answer: select.POLLIN, wish.waker: select.POLLIN}):
+        if answer in _ready(
+            {answer: select.POLLIN, wish.waker: select.POLLIN}, _EARLY_SECONDS if wish.is_open else _ROUND_SECONDS
+        ):
             return
         wish.hear()
     raise waiting.too_late()
@@ -144,9 +155,9 @@ class _Output:
             self._is_closed, self.pending = True, b""
 
 
-def _ready(awaited: dict[int, int]) -> set[int]:
-    """Which of them are, within a round's time."""
+def _ready(awaited: dict[int, int], seconds: float = _ROUND_SECONDS) -> set[int]:
+    """Which of them are, within that time."""
     poll = select.poll()
     for descriptor, events in awaited.items():
         poll.register(descriptor, events)
-    return {descriptor for descriptor, _ in poll.poll(_ROUND_SECONDS * 1000)}
+    return {descriptor for descriptor, _ in poll.poll(seconds * 1000)}
