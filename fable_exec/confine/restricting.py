@@ -5,6 +5,7 @@ A room apart because it is loaded for confined plans only: tables and assembler 
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import attrs
@@ -46,11 +47,17 @@ def call_step(
     """The filter of system calls for this mode, assembled for this machine; and what an observer of refusals is told, if any."""
     rules = _filter(mode, confinement, view)
     if not observes or why_not_observed(mode, support, confinement):
-        return ("load_filter", assemble(rules, support.machine).to_wire()), None
+        return ("load_filter", _assembled(rules, support.machine)), None
     rules = observed(rules, mode, confinement, Symbol(filters.LAUNCHER_KEY))
     scoped = confinement.confines_files and support.landlock_abi >= _ABI_WITH_SCOPES
     observer = observer_of(rules, support.machine, mode, confinement, _judged_files(mode, confinement, view), scoped=scoped)
     return ("load_filter", assemble(rules, support.machine).to_wire()), observer
+
+
+@functools.lru_cache(maxsize=8)
+def _assembled(rules: tuple[Rule, ...], machine: str) -> dict[str, Any]:
+    """Kept: every supervised job is planned by itself, and most of them alike."""
+    return assemble(rules, machine).to_wire()
 
 
 def _judged_files(mode: LauncherMode, confinement: Confinement, view: FileView) -> dict[str, Any] | None:

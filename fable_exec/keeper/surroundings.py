@@ -10,16 +10,16 @@ __all__ = ["DIRECTORIES", "make_runtime", "runtime_environment"]
 
 DIRECTORIES = ("tmp", "home", "root", "cache", "config", "data", "state", "npm", "bun", "claude")
 _GIT_CONFIG_NAME = "gitconfig"
-_GIT_CONFIG = "[commit]\n\tgpgsign = false\n[tag]\n\tgpgsign = false\n"
+_GIT_CONFIG = b"[commit]\n\tgpgsign = false\n[tag]\n\tgpgsign = false\n"
 
 
 def make_runtime(runtime: Path, user: int, group: int) -> None:
     """Make `runtime` with what is in it, private to that user. Raises OSError, also where something has its name."""
     made = [runtime, *(runtime / name for name in DIRECTORIES)]
     for directory in made:
-        directory.mkdir(mode=0o700)
+        os.mkdir(directory, 0o700)
     settings = runtime / _GIT_CONFIG_NAME
-    settings.write_text(_GIT_CONFIG, "ascii")
+    settings.write_bytes(_GIT_CONFIG)  # in text a codec would be looked for, in each keeper anew
     if user != os.geteuid():
         for path in (settings, *reversed(made)):  # its own first: from then on that user can change what is in it
             os.chown(path, user, group, follow_symlinks=False)
