@@ -27,6 +27,7 @@
     │       ├── PathNotDirectory (NotADirectoryError)
     │       └── PathPermission (PermissionError)    the system's no, not the policy's
     └── nobody can act on the spot
+        ├── TreeUnstable                            the tree is being changed, so it has no digest
         ├── IdentityLost (ProcessLookupError)       the process is no longer who it was
         ├── SignalRefused (PermissionError)         a signal could reach one who must not get it
         ├── BrokerGone (ConnectionError)            the other side went away
@@ -67,6 +68,7 @@ __all__ = [
     "PolicyError",
     "SignalRefused",
     "StateUnreadable",
+    "TreeUnstable",
     "UnknownExecution",
     "WritesLocked",
 ]
@@ -307,6 +309,17 @@ class PathPermission(PathError, PermissionError):
     """The system does not permit it to this user; the policy would have."""
 
     code = "path-permission"
+
+
+class TreeUnstable(FableExecError):
+    """A tree has no digest now, because it is being changed or somebody could change it unseen.
+
+    `reason` is `changed`, `writer` or `unproven` (docs/reference/tree-digests.md), `paths` some of those that it is about.
+    """
+
+    code = "tree-unstable"
+    reason: str = ""
+    paths: tuple[str, ...] = ()
 
 
 class IdentityLost(FableExecError, ProcessLookupError):

@@ -1,0 +1,239 @@
+"""A git index file, read without git: bytes in, its lines out. Pure; nothing of the repository's configuration has a say.
+
+Versions 2 to 4, SHA-1 and SHA-256, and split indexes. Source: gitformat-index(5). The bytes may be anybody's: every length is
+checked, and what is not wholly understood is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import struct
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from fable_exec.errors import StateUnreadable
+
+__all__ = ["GITLINK", "IndexLine", "listing_sha256", "read_index"]
+
+GITLINK = 0o160000
+_SPARSE_DIRECTORY = 0o040000
+_ASSUME_VALID, _EXTENDED, _SKIP_WORKTREE, _INTENT_TO_ADD = 0x8000, 0x4000, 0x4000, 0x2000
+_NAME_LENGTH = 0x0FFF
+_WORD_BITS = 64
+
+
+@attrs.frozen
+class IndexLine:
+    """One line: what `git ls-files -s` shows of it, and whether git was told to look away from the file."""
+
+    path: bytes
+    mode: int
+    oid: str
+    stage: int
+    marks: str
+    """Letters: v assume unchanged, s skip worktree, i intent to add."""
+
+
+@attrs.frozen
+class _Link:
+    """A split index: the name of the shared one, and two bitmaps: which of its lines are deleted, and which replaced."""
+
+    base_oid: bytes
+    bitmaps: bytes
+
+
+def read_index(data: bytes, path: str, shared: Callable[[str], bytes]) -> list[IndexLine]:
+    """The lines in the order of the file.
+
+    Args:
+        path: of the file, for messages.
+        shared: gives the bytes of the shared index, `sharedindex.NAME`, that a split one builds on.
+
+    Raises:
+        StateUnreadable: `torn`, `foreign` or `newer`; a sparse index, which leaves lines to be looked up in the object store, is
+            `foreign`.
+    """
+    lines, link = _parse(data, path)
+    if link is not None:
+        base, nested = _parse(shared(link.base_oid.hex()), path)
+        if nested is not None:
+            raise _unreadable("foreign", path, "a shared index that is split itself")
+        with _torn_where_it_ends(path):
+            lines = _merged(lines, base, link)
+    if any(not line.path for line in lines):
+        raise _unreadable("torn", path, "a line without a name")
+    return lines
+
+
+def listing_sha256(lines: list[IndexLine]) -> str:
+    """One digest of all lines: what is staged, not when files were looked at."""
+    digest = hashlib.sha256()
+    for line in sorted(lines, key=lambda each: (each.path, each.stage)):
+        digest.update(b"%o %s %d %s\t%s\0" % (line.mode, line.oid.encode(), line.stage, line.marks.encode(), line.path))
+    return digest.hexdigest()
+
+
+def _unreadable(reason: str, path: str, what: str) -> StateUnreadable:
+    return StateUnreadable(f"git index {path!r} ({reason}): {what}", reason=reason, path=path)
+
+
+def _parse(data: bytes, path: str) -> tuple[list[IndexLine], _Link | None]:
+    if len(data) < 32 or data[:4] != b"DIRC":
+        raise _unreadable("torn" if not data.strip(b"\0") else "foreign", path, "it does not begin like one")
+    version, count = struct.unpack_from(">II", data, 4)
+    if version not in (2, 3, 4):
+        raise _unreadable("newer" if version > 4 else "foreign", path, f"version {version}")
+    oid_bytes = _oid_bytes(data, path)
+    with _torn_where_it_ends(path):
+        lines, end = _lines(data, version, count, oid_bytes)
+        return lines, _link(data, end, len(data) - oid_bytes, oid_bytes, path)
+
+
+@contextlib.contextmanager
+def _torn_where_it_ends(path: str) -> Iterator[None]:
+    """Whatever reads beyond the end, or finds a number that cannot be, makes the file torn."""
+    try:
+        yield
+    except StateUnreadable:
+        raise
+    except (struct.error, ValueError, IndexError, StopIteration) as error:
+        raise _unreadable("torn", path, f"an entry does not end where it should ({error})") from error
+
+
+def _oid_bytes(data: bytes, path: str) -> int:
+    """20 or 32, by which checksum at the end is right; the configuration, which says it too, is not asked."""
+    for size, kind in ((20, "sha1"), (32, "sha256")):
+        if data[-size:] == hashlib.new(kind, data[:-size], usedforsecurity=False).digest():
+            return size
+    if not any(data[-20:]):  # index.skipHash
+        return 32 if not any(data[-32:]) else 20
+    raise _unreadable("torn", path, "its checksum is wrong")
+
+
+def _lines(data: bytes, version: int, count: int, oid_bytes: int) -> tuple[list[IndexLine], int]:
+    """`count` lines and where they end."""
+    fixed = struct.Struct(f">24xI12x{oid_bytes}sH")
+    unpack, size, end = fixed.unpack_from, fixed.size, len(data) - oid_bytes
+    if count * size > end:
+        raise ValueError("more lines than fit")
+    lines: list[IndexLine] = []
+    position, name = 12, b""
+    for _ in range(count):
+        mode, oid, flags = unpack(data, position)
+        start = position + size
+        extended = 0
+        if flags & _EXTENDED:
+            (extended,) = struct.unpack_from(">H", data, start)
+            start += 2
+        if version == 4:
+            cut, start = _offset_varint(data, start)
+            if cut > len(name):
+                raise ValueError("cuts off more than there is")
+            stop = data.index(b"\0", start, end)
+            name = name[: len(name) - cut] + data[start:stop]
+            position = stop + 1
+        else:
+            length = flags & _NAME_LENGTH
+            stop = start + length if length < _NAME_LENGTH else data.index(b"\0", start, end)
+            name = data[start:stop]
+            if data[stop] or stop >= end:
+                raise ValueError("a name without an end")
+            position += (stop - position + 8) & ~7
+        if b"\0" in name:
+            raise ValueError("NUL in a name")
+        marks = _marks(flags, extended) if flags & _ASSUME_VALID or extended else ""
+        lines.append(IndexLine(name, mode, oid.hex(), flags >> 12 & 3, marks))
+    return lines, position
+
+
+def _marks(flags: int, extended: int) -> str:
+    told = ((flags & _ASSUME_VALID, "v"), (extended & _SKIP_WORKTREE, "s"), (extended & _INTENT_TO_ADD, "i"))
+    return "".join(letter for is_set, letter in told if is_set)
+
+
+def _offset_varint(data: bytes, position: int) -> tuple[int, int]:
+    """The number at `position` in the encoding of pack offsets, and where it ends."""
+    byte = data[position]
+    value = byte & 0x7F
+    while byte & 0x80:
+        position += 1
+        byte = data[position]
+        value = (value + 1 << 7) | byte & 0x7F
+        if value > len(data):
+            raise ValueError("a number beyond the file")
+    return value, position + 1
+
+
+def _link(data: bytes, position: int, end: int, oid_bytes: int, path: str) -> _Link | None:
+    """Of the extensions only those count that change what the lines are; these have a small first letter."""
+    link = None
+    while position < end:
+        name, (size,) = data[position : position + 4], struct.unpack_from(">I", data, position + 4)
+        body = data[position + 8 : position + 8 + size]
+        if position + 8 + size > end:
+            raise ValueError("an extension without an end")
+        if name == b"link":
+            link = _read_link(body, oid_bytes)
+        elif name == b"sdir":
+            raise _unreadable(
+                "foreign", path, "a sparse index; `git sparse-checkout reapply --no-sparse-index` writes it in full"
+            )
+        elif not 65 <= name[0] <= 90:
+            raise _unreadable("newer", path, f"an extension {name!r} that must be understood")
+        position += 8 + size
+    return link
+
+
+def _read_link(body: bytes, oid_bytes: int) -> _Link | None:
+    base, bitmaps = body[:oid_bytes], body[oid_bytes:]
+    return _Link(base, bitmaps) if any(base) else None
+
+
+def _merged(lines: list[IndexLine], base: list[IndexLine], link: _Link) -> list[IndexLine]:
+    """The shared lines without the deleted ones, some replaced by the first of ours, in order; the rest of ours is added.
+
+    A replacement has no name of its own: it keeps that of the line it replaces.
+    """
+    deleted, replaced = _bitmaps(link.bitmaps, len(base))
+    if len(replaced) > len(lines):
+        raise ValueError("replaces more lines than it has")
+    merged = list(base)
+    for number, line in zip(replaced, lines, strict=False):
+        merged[number] = attrs.evolve(line, path=base[number].path)
+    kept = [line for number, line in enumerate(merged) if number not in deleted]
+    return sorted([*kept, *lines[len(replaced) :]], key=lambda each: (each.path, each.stage))
+
+
+def _bitmaps(data: bytes, most: int) -> tuple[frozenset[int], list[int]]:
+    if not data:
+        return frozenset(), []
+    deleted, position = _ewah(data, 0, most)
+    replaced, _ = _ewah(data, position, most)
+    return frozenset(deleted), replaced
+
+
+def _ewah(data: bytes, position: int, most: int) -> tuple[list[int], int]:
+    """The numbers, all below `most`, of a compressed bitmap, and where it ends. Source: gitformat-bitmap."""
+    bits, words = struct.unpack_from(">II", data, position)
+    position += 8
+    if words * 8 + 4 > len(data) - position or bits > most:
+        raise ValueError("a bitmap without an end")
+    stream: Iterator[int] = iter(struct.unpack_from(f">{words}Q", data, position))
+    found: list[int] = []
+    at = 0
+    for marker in stream:
+        run = (marker >> 1 & 0xFFFFFFFF) * _WORD_BITS
+        if at + run >= bits + _WORD_BITS:
+            raise ValueError("a bitmap longer than it says")
+        if marker & 1:
+            found += range(at, at + run)
+        at += run
+        for _ in range(marker >> 33):
+            word = next(stream)
+            found += [at + bit for bit in range(_WORD_BITS) if word >> bit & 1]
+            at += _WORD_BITS
+    if any(number >= most for number in found):
+        raise ValueError("a bit for a line that is not there")
+    return found, position + words * 8 + 4

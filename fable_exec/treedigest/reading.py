@@ -1,0 +1,120 @@
+"""One regular file: opened, looked at, read, hashed, and looked at again.
+
+What is given out is the digest of a content that the file had: a file that changes meanwhile is read again, and is Moving when it
+does not stop. Directories are pathguard's; nothing here follows a link or waits for anybody.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat as stat_bits
+from collections.abc import Callable
+
+from fable_exec._sys.leases import Lease, take_read_lease
+from fable_exec.pathguard.directories import HeldDirectory
+
+__all__ = ["Moving", "Reader", "same"]
+
+SMALL_BYTES = 256 * 1024
+"""Read by one call; what is longer, in pieces of this size, which stay in the processor's cache until they are hashed."""
+PROGRESS_BYTES = 16 << 20
+_TRIES = 3
+_GONE_OR_SWAPPED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ENODEV)
+
+
+class Moving(Exception):
+    """The file `name` is being changed (reason "changed"), somebody could change it unseen ("writer") or perhaps ("unproven")."""
+
+    def __init__(self, name: str, reason: str = "changed") -> None:
+        super().__init__(name, reason)
+        self.name = name
+        self.reason = reason
+
+
+def same(before: os.stat_result, after: os.stat_result) -> bool:
+    """Whether it is the same file, unchanged. The kernel moves ctime with every change, and nobody can set it."""
+    return (
+        before.st_ctime_ns == after.st_ctime_ns
+        and before.st_ino == after.st_ino
+        and before.st_size == after.st_size
+        and before.st_mtime_ns == after.st_mtime_ns
+        and before.st_mode == after.st_mode
+        and before.st_dev == after.st_dev
+    )
+
+
+class Reader:
+    """Reads files; counts those of which the system could not tell whether somebody has them open for writing.
+
+    Args:
+        leases: take a read lease on each file while it is read, so that nobody can write to it unseen.
+        sealed: a file without one is refused.
+    """
+
+    def __init__(self, *, leases: bool = False, sealed: bool = False) -> None:
+        self._leases = leases
+        self._sealed = sealed
+        self.unproven = 0
+        self.on_bytes: Callable[[int], None] = lambda _: None
+        """Called with the number of bytes, now and then within a long file, and with what was told too much at its end."""
+
+    def digest(self, directory: HeldDirectory, name: str) -> tuple[str, os.stat_result]:
+        """The SHA-256 of a regular file in hexadecimal, and what fstat says of it.
+
+        Raises:
+            Moving: it is gone, no regular file any more, being changed, or open for writing where leases are taken.
+            OSError: it cannot be opened or read.
+        """
+        for _ in range(_TRIES):
+            try:
+                fd = directory.open(name, os.O_RDONLY)
+            except OSError as error:
+                if error.errno in _GONE_OR_SWAPPED:
+                    raise Moving(name) from error
+                raise
+            try:
+                before = os.fstat(fd)
+                if not stat_bits.S_ISREG(before.st_mode):
+                    raise Moving(name)
+                # First the stamps, then the lease: a mapping that is made in between moves them when it is first written to.
+                if self._leases:
+                    self._lease(fd, name)
+                found = self._hash(fd, before.st_size)
+                if found is not None and same(before, os.fstat(fd)):
+                    return found, before
+            finally:
+                os.close(fd)
+        raise Moving(name)
+
+    def _lease(self, fd: int, name: str) -> None:
+        lease = take_read_lease(fd)
+        if lease is Lease.WRITER:
+            raise Moving(name, "writer")
+        if lease is Lease.UNKNOWN:
+            if self._sealed:
+                raise Moving(name, "unproven")
+            self.unproven += 1
+
+    def _hash(self, fd: int, size: int) -> str | None:
+        """None when there was more or less to read than `size`."""
+        if size > SMALL_BYTES:
+            return self._hash_long(fd, size)
+        data = os.read(fd, size + 1)
+        return hashlib.sha256(data).hexdigest() if len(data) == size else None
+
+    def _hash_long(self, fd: int, size: int) -> str | None:
+        digest = hashlib.sha256()
+        buffer = memoryview(bytearray(SMALL_BYTES))
+        total = told = 0
+        while count := os.readv(fd, [buffer]):
+            digest.update(buffer if count == SMALL_BYTES else buffer[:count])
+            total += count
+            if total > size:
+                return None
+            if total - told >= PROGRESS_BYTES:
+                self.on_bytes(total - told)
+                told = total
+        self.on_bytes(-told)  # who asked counts the whole file when it is done
+        return digest.hexdigest() if total == size else None

@@ -1,0 +1,246 @@
+"""One directory at a time: listed, its files read, each thing written as a row. What of it is bound is for the profiles to say.
+
+Directories are opened anew from the workspace when their turn comes, by pathguard, so no number of levels holds descriptors and
+nothing leads out.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import os
+import stat as stat_bits
+from collections.abc import Callable
+from operator import attrgetter
+
+import attrs
+
+from fable_exec.errors import PathDenied, PathNotDirectory, PathNotFound, TreeUnstable
+from fable_exec.pathguard import Workspace, WorkspacePath
+from fable_exec.pathguard.directories import HeldDirectory
+from fable_exec.pathguard.facts import fact, translated
+from fable_exec.pathguard.reasons import shown
+from fable_exec.treedigest.cache import DigestCache
+from fable_exec.treedigest.forms import Form, tail
+from fable_exec.treedigest.reading import Moving, Reader
+from fable_exec.treedigest.values import EntryKind, Progress
+from fable_exec.treedigest.watching import Leaf, Watch
+
+__all__ = ["Scanned", "Scanner", "unstable"]
+
+_name_of = attrgetter("name")
+_SPECIAL = {
+    stat_bits.S_IFIFO: EntryKind.FIFO,
+    stat_bits.S_IFSOCK: EntryKind.SOCKET,
+    stat_bits.S_IFBLK: EntryKind.BLOCK_DEVICE,
+    stat_bits.S_IFCHR: EntryKind.CHARACTER_DEVICE,
+}
+
+
+_WHY = {
+    "changed": "changed while the tree was read; wait until nothing writes to it",
+    "writer": "is open for writing or mapped by a process, which could change it unseen; end that process, or use level 'fast'",
+    "unproven": "may be open for writing, the system does not tell; use level 'stable'",
+}
+
+
+def unstable(*paths: str, reason: str = "changed") -> TreeUnstable:
+    """The error for paths that do not hold still."""
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return TreeUnstable(f"no digest ({reason}): {shown(paths[0])}{more} {_WHY[reason]}", reason=reason, paths=paths)
+
+
+@attrs.frozen
+class Scanned:
+    """One directory: what fstat says of it, the names in it by what is to be done with them, and the rows of its leaves."""
+
+    status: os.stat_result
+    directories: list[str]
+    names: list[str]
+    """Of what is no directory, in the order of `rows`."""
+    rows: list[str]
+
+
+class _Tally:
+    """How much was read, told to whoever wants to know."""
+
+    def __init__(self, on_progress: Callable[[Progress], None] | None) -> None:
+        self.files = 0
+        self.size_bytes = 0
+        self._on_progress = on_progress
+
+    def add_bytes(self, count: int) -> None:
+        self.size_bytes += count
+        self.tell()
+
+    def tell(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(Progress(files=self.files, size_bytes=self.size_bytes))
+
+
+class Scanner:
+    """Reads directories of one workspace for one profile; paths in rows are relative to the directory `top`.
+
+    Args:
+        reader: reads the files.
+        watch: notes what was read, to look at it again; None where nobody will.
+        cache: what was read before; None to read everything.
+        on_progress: called in the calling thread, after each directory and now and then within a long file.
+        skip_unreadable: gives the row of what this user may not read, by its name or path; None to raise.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        form: Form,
+        *,
+        reader: Reader,
+        watch: Watch | None = None,
+        cache: DigestCache | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        skip_unreadable: Callable[[str], str] | None = None,
+    ) -> None:
+        self.workspace = workspace
+        self.top: tuple[str, ...] = ()
+        self.watch = watch
+        self._form = form
+        self._cache = cache
+        self._skip_unreadable = skip_unreadable
+        self._tally = _Tally(on_progress)
+        self.reader = reader
+        reader.on_bytes = self._tally.add_bytes
+
+    def nested(self, top: tuple[str, ...]) -> Scanner:
+        """The same for a tree within this one; what was read is counted and noted together."""
+        scanner = copy.copy(self)
+        scanner.top = top
+        return scanner
+
+    def scan(self, components: tuple[str, ...], leave_out: frozenset[str] = frozenset()) -> Scanned:
+        """List the directory `components` below the top and read what is in it, but no other directory.
+
+        Args:
+            leave_out: names that are neither read nor given out.
+
+        Raises:
+            TreeUnstable: it, or something in it, does not hold still.
+            PathError: it cannot be read.
+        """
+        path = "/".join(components)
+        fd = self._open((*self.top, *components))
+        try:
+            with translated(path or "."):
+                return self._scan_held(HeldDirectory(fd), components, path, leave_out)
+        except Moving as moving:
+            raise unstable("/".join((*self.top, *components, moving.name)), reason=moving.reason) from moving
+        finally:
+            os.close(fd)
+
+    def _open(self, components: tuple[str, ...]) -> int:
+        try:
+            return self.workspace.open_directory(WorkspacePath(components=components))
+        except (PathNotFound, PathNotDirectory, PathDenied) as error:
+            if not components:
+                raise
+            raise unstable("/".join(components)) from error  # it was there when its parent was listed
+
+    def _scan_held(self, directory: HeldDirectory, components: tuple[str, ...], path: str, leave_out: frozenset[str]) -> Scanned:
+        status = directory.status()
+        with os.scandir(directory.fd) as listing:
+            entries = sorted(listing, key=_name_of)
+        directories: list[str] = []
+        leaves: list[os.DirEntry[str]] = []
+        for entry in entries:
+            if entry.name not in leave_out:
+                if entry.is_dir(follow_symlinks=False):
+                    directories.append(entry.name)
+                else:
+                    leaves.append(entry)
+        rows = self._rows(directory, components, path, status, entries, leaves)
+        self._tally.files += len(leaves)
+        self._tally.tell()
+        return Scanned(status, directories, [entry.name for entry in leaves], rows)
+
+    def _rows(
+        self,
+        directory: HeldDirectory,
+        components: tuple[str, ...],
+        path: str,
+        status: os.stat_result,
+        entries: list[os.DirEntry[str]],
+        leaves: list[os.DirEntry[str]],
+    ) -> list[str]:
+        prefix = self._prefix(path)
+        if self._cache is not None:
+            return self._cached_rows(self._cache, directory, prefix, path, status, leaves)
+        found = [self._leaf(directory, prefix, entry) for entry in leaves]
+        if self.watch is not None:
+            noted: list[Leaf] = [(entry.name, seen, row) for entry, (seen, row) in zip(leaves, found, strict=True)]
+            names = [entry.name for entry in entries]
+            self.watch.note_directory((*self.top, *components), status, names, noted, functools.partial(self._row_again, path))
+        return [row for _, row in found]
+
+    def _cached_rows(
+        self,
+        cache: DigestCache,
+        directory: HeldDirectory,
+        prefix: str,
+        path: str,
+        status: os.stat_result,
+        leaves: list[os.DirEntry[str]],
+    ) -> list[str]:
+        names = [entry.name for entry in leaves]
+        statuses = [entry.stat(follow_symlinks=False) for entry in leaves]
+        key = "/".join((*self.top, path))
+        rows = cache.rows(key, status.st_dev, names, statuses)
+        if rows is not None and None not in rows:
+            return rows  # type: ignore[return-value]  # none of them is None
+        read: list[str] = []
+        for number, entry in enumerate(leaves):
+            known = None if rows is None else rows[number]
+            if known is None:
+                statuses[number], known = self._leaf(directory, prefix, entry)
+            read.append(known)
+        cache.keep(key, status.st_dev, names, statuses, read)
+        return read
+
+    def _prefix(self, path: str) -> str:
+        return f"{path}/" if path and self._form.whole_paths else ""
+
+    def _leaf(self, directory: HeldDirectory, prefix: str, entry: os.DirEntry[str]) -> tuple[os.stat_result, str]:
+        if entry.is_file(follow_symlinks=False):
+            return self._file(directory, prefix, entry.name)
+        return self._other(directory, prefix, entry.name)
+
+    def _row_again(self, path: str, directory: HeldDirectory, name: str) -> str:
+        return self.leaf(directory, path, name)[1]
+
+    def leaf(self, directory: HeldDirectory, path: str, name: str) -> tuple[os.stat_result, str]:
+        """Status and row of one name in the directory `path`, whatever it is; a directory counts as something special.
+
+        Raises:
+            Moving, OSError: as Reader.digest.
+        """
+        prefix = self._prefix(path)
+        if stat_bits.S_ISREG(directory.look(name).st_mode):
+            return self._file(directory, prefix, name)
+        return self._other(directory, prefix, name)
+
+    def _file(self, directory: HeldDirectory, prefix: str, name: str) -> tuple[os.stat_result, str]:
+        try:
+            digest, status = self.reader.digest(directory, name)
+        except PermissionError:
+            if self._skip_unreadable is None:
+                raise fact("permission", prefix + name) from None
+            return directory.look(name), self._skip_unreadable(prefix + name)
+        self._tally.size_bytes += status.st_size
+        return status, self._form.heads[status.st_mode] + self._form.encode(prefix + name) + tail(digest, status.st_size)
+
+    def _other(self, directory: HeldDirectory, prefix: str, name: str) -> tuple[os.stat_result, str]:
+        status = directory.look(name)
+        if stat_bits.S_ISLNK(status.st_mode):
+            return status, self._form.link(prefix + name, status.st_mode, directory.read_link(name))
+        if stat_bits.S_ISREG(status.st_mode):
+            raise Moving(name)  # it was something else when it was listed
+        kind = _SPECIAL.get(stat_bits.S_IFMT(status.st_mode), EntryKind.OTHER)
+        return status, self._form.special(prefix + name, status.st_mode, kind, status.st_size, status.st_rdev)

@@ -1,0 +1,154 @@
+"""Whether a tree still is what was read of it: everything noted while reading, and looked at again afterwards.
+
+A digest is of one moment if nothing changed between the reading of each thing and one look at all of them, since then every thing
+was at the beginning of that look what was read of it. Changes are seen by ctime, which a kernel with a coarse clock may leave
+as it is when a file is changed twice within one tick. So what was changed just before it was read is read again after the tick.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from fable_exec.errors import FableExecError
+from fable_exec.pathguard import Workspace, WorkspacePath
+from fable_exec.pathguard.directories import HeldDirectory
+from fable_exec.treedigest.reading import Moving, same
+
+__all__ = ["Leaf", "RowOf", "Watch", "could_hide_a_change"]
+
+Leaf = tuple[str, os.stat_result, str]
+"""What is no directory: its name, lstat or fstat of it, and the row that was written for it."""
+RowOf = Callable[[HeldDirectory, str], str]
+"""Reads a name in the held directory again; raises Moving or OSError."""
+
+TICK_NS = 20_000_000
+"""More than two ticks of the slowest clock that Linux keeps time stamps by (100 Hz)."""
+COARSE_TICK_NS = 2_100_000_000
+"""File systems that keep whole seconds, or every second one (FAT, some shares)."""
+_SECOND_NS = 1_000_000_000
+
+
+def could_hide_a_change(changed_ns: int, read_ns: int) -> bool:
+    """Whether a file could have been changed after it was read, at or after `read_ns`, and still have the ctime `changed_ns`."""
+    return changed_ns >= read_ns - _tick_of(changed_ns)
+
+
+def _tick_of(changed_ns: int) -> int:
+    return TICK_NS if changed_ns % _SECOND_NS else COARSE_TICK_NS
+
+
+@attrs.define
+class _Seen:
+    """A directory as it was: its fstat, all names in it sorted, and what of them is no directory."""
+
+    components: tuple[str, ...]
+    status: os.stat_result
+    names: list[str]
+    leaves: list[Leaf]
+    row_of: RowOf
+
+
+@attrs.define
+class Watch:
+    """What was read of a tree since it was begun.
+
+    Args:
+        began_ns: the wall clock before the first thing was read.
+    """
+
+    workspace: Workspace
+    began_ns: int = attrs.field(factory=time.time_ns)
+    _directories: list[_Seen] = attrs.field(factory=list)
+    _answers: list[tuple[str, Callable[[], object], object]] = attrs.field(factory=list)
+
+    def note_directory(
+        self, components: tuple[str, ...], status: os.stat_result, names: list[str], leaves: list[Leaf], row_of: RowOf
+    ) -> None:
+        """A directory that was listed, all names in it sorted, and what was read in it."""
+        self._directories.append(_Seen(components, status, names, leaves, row_of))
+
+    def note_answer(self, path: str, ask: Callable[[], object], answer: object) -> None:
+        """Something that can only be asked again as a whole, and has to be answered alike."""
+        self._answers.append((path, ask, answer))
+
+    def changes(self) -> list[str]:
+        """The paths that are not what they were, as many as one directory shows; none if all of it stood at one moment.
+
+        Waits at most two seconds, or 20 ms where time stamps are finer than seconds.
+        """
+        hiding = [seen for seen in self._directories if self._hides(seen)]
+        if hiding or self._answers:
+            self._wait(hiding)
+            if found := self._differ(hiding, read=True) or self._other_answers():
+                return found
+        return self._differ(self._directories, read=False) or self._other_answers()
+
+    def _hides(self, seen: _Seen) -> bool:
+        began = self.began_ns
+        return could_hide_a_change(seen.status.st_ctime_ns, began) or any(
+            could_hide_a_change(status.st_ctime_ns, began) for _, status, _ in seen.leaves
+        )
+
+    def _wait(self, hiding: Iterable[_Seen]) -> None:
+        """Until no change could hide behind a stamp that was seen; a stamp from the future hides none."""
+        now = time.time_ns()
+        stamps = [status.st_ctime_ns for seen in hiding for _, status, _ in seen.leaves]
+        stamps += [seen.status.st_ctime_ns for seen in hiding]
+        ends = [stamp + _tick_of(stamp) for stamp in stamps if stamp <= now + TICK_NS]
+        time.sleep(max(0, max(ends, default=now) - now) / _SECOND_NS)
+
+    def _differ(self, directories: Iterable[_Seen], *, read: bool) -> list[str]:
+        """Look at the directories again; with `read` list them and read again what could hide a change."""
+        for seen in directories:
+            try:
+                fd = self.workspace.open_directory(WorkspacePath(components=seen.components))
+            except FableExecError:
+                return ["/".join(seen.components)]
+            try:
+                found = self._differ_in(seen, fd, read)
+            finally:
+                os.close(fd)
+            if found:
+                return ["/".join((*seen.components, name)).rstrip("/") for name in found]
+        return []
+
+    def _differ_in(self, seen: _Seen, fd: int, read: bool) -> list[str]:
+        """The names of what is not as it was; "" for the directory itself."""
+        stat = os.stat
+        if not same(seen.status, os.fstat(fd)) or (read and sorted(os.listdir(fd)) != seen.names):
+            return [""]
+        try:
+            found = [
+                name for name, before, _ in seen.leaves if not same(before, stat(name, dir_fd=fd, follow_symlinks=False))
+            ]  # fmt: skip
+        except OSError:
+            return [""]
+        if found or not read:
+            return found
+        directory = HeldDirectory(fd)
+        return [
+            name
+            for name, before, row in seen.leaves
+            if could_hide_a_change(before.st_ctime_ns, self.began_ns) and not _reads_alike(directory, name, row, seen.row_of)
+        ]
+
+    def _other_answers(self) -> list[str]:
+        return [path for path, ask, answer in self._answers if not _answers_alike(ask, answer)]
+
+
+def _reads_alike(directory: HeldDirectory, name: str, row: str, row_of: RowOf) -> bool:
+    try:
+        return row_of(directory, name) == row
+    except (Moving, OSError):
+        return False
+
+
+def _answers_alike(ask: Callable[[], object], answer: object) -> bool:
+    try:
+        return ask() == answer
+    except FableExecError:
+        return False
