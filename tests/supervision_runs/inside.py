@@ -8,9 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.supervision_runs.crashing import crashes
+from tests.supervision_runs.embedding import in_tasks, in_threads
+from tests.supervision_runs.reusing import reuse
 from tests.supervision_runs.storms import Storm
 
 PROGRAMS: dict[str, Callable[..., Any]] = {
+    "crashes": crashes,
+    "in_tasks": in_tasks,
+    "in_threads": in_threads,
+    "reuse": reuse,
     "storm": lambda directory, **terms: Storm(**terms).run(Path(directory)),
 }
 

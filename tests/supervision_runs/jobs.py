@@ -1,13 +1,11 @@
 """The job of these runs, which bears witness itself, and what is read from its words.
 
-It notes in its workspace that it ran, holds a lock there as long as anything of it lives, and appends a line every 5 ms. So a second
-runner of one id, and one beside another in a workspace, are told by the kernel, and not by the library that is tested.
+It notes in its workspace that it ran, holds a lock there as long as anything of it lives, and appends a line every 5 ms. So a
+second runner of one id, and one beside another in a workspace, are told by the kernel, and not by the library that is tested.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +15,22 @@ from fable_exec.executions import ExecutionDirectory
 from fable_exec.executions.holding import is_held
 from fable_exec.policy import BrokerPolicy, Confinement
 from fable_exec.supervisor import ExecutionSpec
+from tests.keeper.scenes import NEEDS, PROOFS, RUNGS, runs, until
 
-RUNGS = ("pidns", "subreaper")
-NEEDS = {"pidns": ("pid_namespace", "own_proc", "pidfd"), "subreaper": ("linux", "pidfd")}
-PROOFS = {"pidns": "pidns_dead", "subreaper": "echild"}
-LONG_SECONDS = 30.0
-"""For what must come at all."""
+__all__ = ["NEEDS", "PROOFS", "RUNGS", "Evidence", "Word", "await_keeper", "runs", "spec_of", "until"]
 
 _LINES, _LIVE, _RAN = "lines", "live", "ran-"
 
-# "tick" is the wall of evidence: who, when (CLOCK_MONOTONIC, one for all processes here), from which process of the family.
+# A line ends with when, by CLOCK_MONOTONIC, which is one for all processes here. A family leaves a daemon that would go on.
 _PROGRAM = f"""
-import fcntl, os, signal, sys, time
+import fcntl, os, sys, time
 name, seconds, status, family = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "family"
 lines = os.open("{_LINES}", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 def say(word):
     os.write(lines, b"%s %s %d\\n" % (name.encode(), word.encode(), time.monotonic_ns()))
 try:
-    os.close(os.open("{_RAN}" + name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    ran = os.open("{_RAN}" + name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    fcntl.flock(ran, fcntl.LOCK_EX)
 except FileExistsError:
     say("twice")
 live = os.open("{_LIVE}", os.O_RDWR | os.O_CREAT, 0o600)
@@ -49,12 +45,11 @@ if family and os.fork() == 0:
     if os.fork():
         os._exit(0)
     who = "daemon"
-give_up_at = time.monotonic() + seconds
+give_up_at = time.monotonic() + seconds * (1 if who == "leader" else 100)
 while time.monotonic() < give_up_at:
     say(who)
     time.sleep(0.005)
-if who == "leader":
-    say("ended-%d" % status)
+say("ended")
 os._exit(status)
 """
 
@@ -62,7 +57,7 @@ os._exit(status)
 def spec_of(
     workspace: Path, rung: str, *, execution_id: str, seconds: float, status: int = 0, family: bool = False, **more: Any
 ) -> ExecutionSpec:
-    """One job that runs so long and exits with `status`; as a family it leaves a daemon that would go on as long."""
+    """One job that runs so long and exits with `status`; as a family it leaves a daemon that would go on much longer."""
     words = (execution_id, str(seconds), str(status), "family" if family else "alone")
     argv = ("python3", "-I", "-S", "-c", _PROGRAM, *words)
     policy = BrokerPolicy(
@@ -98,6 +93,11 @@ class Evidence:
         split = (line.split() for line in text.splitlines())
         return cls(tuple(Word(name, what, int(moment) / 1e9) for name, what, moment in split))
 
+    @staticmethod
+    def is_alive(workspace: Path, name: str) -> bool:
+        """Whether anything of that job lives: it holds a lock, which the kernel gives back at its end."""
+        return is_held(workspace / (_RAN + name))
+
     def runners(self, name: str) -> int:
         """How many began under that id."""
         return sum(word.name == name and word.what == "began" for word in self.words)
@@ -114,16 +114,7 @@ class Evidence:
         return [f"{word.name} {word.what}" for word in self.words if word.what in ("twice", "beside")]
 
 
-def until(condition: Callable[[], Any], seconds: float = LONG_SECONDS) -> Any:
-    """Wait for what no descriptor tells, and return it."""
-    give_up_at = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < give_up_at, "it did not come"
-        time.sleep(0.001)
-    return found
-
-
-def await_keeper(root: Path, execution_id: str, seconds: float = LONG_SECONDS) -> None:
+def await_keeper(root: Path, execution_id: str, seconds: float = 30.0) -> None:
     """Wait until nobody keeps it any more."""
     lock = ExecutionDirectory.of(root, execution_id).run_lock
     until(lambda: not is_held(lock), seconds)

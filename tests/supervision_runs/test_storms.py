@@ -1,4 +1,4 @@
-"""Starts of the same executions from many processes at once: one runner for an id, one for a workspace, and a clear answer for all."""
+"""The same executions asked for by many processes at once: one runner for an id, one for a workspace, a clear answer for all."""
 
 from __future__ import annotations
 

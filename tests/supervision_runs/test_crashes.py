@@ -1,0 +1,33 @@
+"""SIGKILL to client, zygote, keeper, init, and to several of them, at every moment of an execution and at random ones.
+
+Each time others ask at once for the same execution and for another one in its workspace. Afterwards there is one record, or
+nothing was accepted; no id ran twice; nobody ran beside another; no status was lost where the keeper lived, and none was invented;
+nothing of the job outlived its keeper by half a second; a second `recover` changes no byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.supervision_runs.blows import TARGETS
+
+
+def assert_all_held(answer: dict[str, Any], blows: int) -> None:
+    assert answer["faults"] == []
+    assert answer["blows"] >= blows
+    assert answer["met"] >= answer["blows"] * 0.9 and answer["hit"] >= answer["blows"] * 0.6  # else too little was tried
+
+
+def test_at_some_moments(inside: Callable[..., Any], rung: str, seed: int) -> None:
+    answer = inside("crashes", rung=rung, seed=seed, per_moment=0, random_moments=14, workers=3)
+    assert_all_held(answer, 14)
+
+
+@pytest.mark.deep
+def test_at_every_moment_and_at_random_ones(inside: Callable[..., Any], rung: str, seed: int) -> None:
+    terms = {"per_moment": len(TARGETS), "random_moments": 300, "workers": 3}
+    answer = inside("crashes", rung=rung, seed=seed, timeout=3000, max_pids=1200, **terms)
+    assert_all_held(answer, 300 + len(TARGETS) * 60)
