@@ -15,20 +15,32 @@ from fable_exec.lifecycle import Facts, State, terminal_reason
 from fable_exec.outcome import Applied
 from fable_exec.procident.identity import ProcessIdentity
 
-__all__ = ["Containment", "Emptiness", "Usage", "accepted", "kept_by", "outcome", "running"]
+__all__ = ["Attempt", "Containment", "Emptiness", "Usage", "accepted", "attempted", "kept_by", "outcome", "running"]
 
 _LONGEST_ERROR = 500
 _MOST_REMAINING = 64
+_MOST_ATTEMPTS = 20
 
 
 @attrs.frozen(kw_only=True)
 class Usage:
-    """What the leader and its waited-for children used, and the most that the whole tree was seen with."""
+    """What leaders and the children that they waited for used, and the most that a whole tree was seen with."""
 
     user_seconds: float
     system_seconds: float
     peak_kibibytes: int
     peak_processes: int = 0
+
+    def with_earlier(self, earlier: Usage | None) -> Usage:
+        """This attempt's and that of those before it: times are added, peaks are not."""
+        if earlier is None:
+            return self
+        return Usage(
+            user_seconds=self.user_seconds + earlier.user_seconds,
+            system_seconds=self.system_seconds + earlier.system_seconds,
+            peak_kibibytes=max(self.peak_kibibytes, earlier.peak_kibibytes),
+            peak_processes=max(self.peak_processes, earlier.peak_processes),
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -70,6 +82,8 @@ def accepted(
         "execution_id": execution_id,
         "state": State.ACCEPTED.value,
         "accepted_at": accepted_at,
+        "attempt": 1,
+        "attempts": [],
         **kept_by(supervisor),
         "descendants": _descendants(Facts(), None),
     }
@@ -141,6 +155,30 @@ def running(runner: ProcessIdentity, containment: Containment, started_at: str) 
         "control_group": containment.control_group,
         "confinement": [attrs.asdict(each) for each in containment.applied],
     }
+
+
+@attrs.frozen
+class Attempt:
+    """How one attempt ended that was followed, or is to be followed, by another one."""
+
+    facts: Facts
+    started_at: str
+    exited_at: str | None
+
+
+def attempted(number: int, earlier: Sequence[Attempt]) -> dict[str, Any]:
+    """What is told of attempts: the number of the last that was begun, and how others ended, the last of them."""
+    told = [
+        {
+            "started_at": each.started_at,
+            "exited_at": each.exited_at,
+            "returncode": each.facts.returncode,
+            "signal": each.facts.signal,
+            "termination_reason": terminal_reason(each.facts).value,
+        }
+        for each in earlier[-_MOST_ATTEMPTS:]
+    ]
+    return {"attempt": number, "attempts": told}
 
 
 def outcome(

@@ -27,6 +27,7 @@ _LONGEST_SECONDS = 366 * 86400.0
 _MAX_LABELS, _MAX_LABEL_CHARACTERS = 64, 256
 _MAX_ARGUMENTS, _MAX_ARGUMENT_BYTES = 10_000, 128 * 1024
 _MIB = 1024 * 1024
+_MOST_RESTARTS = 100
 
 
 def _strings(value: Sequence[str]) -> tuple[str, ...]:
@@ -61,12 +62,14 @@ class ExecutionSpec:
         environment: variables for the job besides the allow-list; values are never written down, only their digest.
         spec_text: what the job is told to do, kept as `spec.md`; None keeps none.
         engine_dir: the job's own state directory, from the workspace. It is only written down; verdicts over proofs will read it.
-        hard_timeout_seconds: how long it may take; None is no bound.
+        restarts: how often a job that crashed by itself is started again, 100 at most: docs/reference/lifecycle.md.
+        restart_delay_seconds: the pause before that.
+        hard_timeout_seconds: how long it may take, restarts included; None is no bound.
         idle_timeout_seconds: how long it may be silent on both streams; None is no bound.
         stop_grace_seconds: from SIGTERM to SIGKILL.
         descendant_grace_seconds: the same for what outlives the leader.
-        max_output_bytes: more output than this ends the job; None is no bound.
-        log_bytes: bytes of output that are kept; what comes later is counted and dropped.
+        max_output_bytes: more output than this, of all attempts, ends the job; None is no bound.
+        log_bytes: bytes of output that are kept, of all attempts; what comes later is counted and dropped.
         heartbeat_seconds: how often the keeper leaves a sign of its life.
         verdict: what makes a status of 0 a success.
         policy_failure_codes: statuses by which the job says that what it made is not good enough.
@@ -83,6 +86,8 @@ class ExecutionSpec:
     environment: Mapping[str, str] = attrs.field(factory=dict, converter=_table, repr=False)
     spec_text: str | None = attrs.field(default=None, repr=False)
     engine_dir: Path = attrs.field(default=Path(".fable"), converter=Path)
+    restarts: int = 0
+    restart_delay_seconds: float = 1.0
     hard_timeout_seconds: float | None = None
     idle_timeout_seconds: float | None = None
     stop_grace_seconds: float = 10.0
@@ -101,12 +106,14 @@ class ExecutionSpec:
             if getattr(self, name) is not None:
                 _check_seconds(name, getattr(self, name), above=0.0)
         _check_seconds("heartbeat_seconds", self.heartbeat_seconds, above=0.0)
-        for name in ("stop_grace_seconds", "descendant_grace_seconds"):
+        for name in ("stop_grace_seconds", "descendant_grace_seconds", "restart_delay_seconds"):
             _check_seconds(name, getattr(self, name))
         for name in ("max_output_bytes", "log_bytes"):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < 0):
                 raise InvalidRequest(f"{name} must be a whole number of bytes, not {value!a:.80}")
+        if type(self.restarts) is not int or not 0 <= self.restarts <= _MOST_RESTARTS:
+            raise InvalidRequest(f"restarts must be a whole number up to {_MOST_RESTARTS}, not {self.restarts!a:.80}")
         if self.verdict != "exit-code":
             raise InvalidRequest(f"verdict must be 'exit-code', not {self.verdict!a:.80}")
         if not all(type(code) is int and 0 < code <= 255 for code in self.policy_failure_codes):

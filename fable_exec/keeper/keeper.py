@@ -1,6 +1,7 @@
 """The life of one supervised execution: what happens goes into `lifecycle.step`, and the actions that come back are done here.
 
-One loop, one poll. Durable are `accepted` (claiming), `running` before the gate opens, and the outcome, once, before the end.
+One loop, one poll. Durable are `accepted` (claiming), `running` before a gate opens, how an attempt ended that is to be followed
+by another, and the outcome, once, before the end.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fable_exec._launcher.linuxos import pipe_unblocking
 from fable_exec._launcher.readiness import Readiness
 from fable_exec.errors import FableExecError, IdentityLost, SignalRefused
 from fable_exec.executions import bell, now
-from fable_exec.executions.documents import Containment, Usage, outcome, running
+from fable_exec.executions.documents import Attempt, Containment, Usage, attempted, outcome, running
 from fable_exec.executions.holding import touch
 from fable_exec.executions.names import RUNNER_LOG_NAME
 from fable_exec.keeper.chronicle import Chronicle
@@ -30,7 +31,7 @@ from fable_exec.keeper.output import OutputLog
 from fable_exec.keeper.processor_time import ended_for_processor_time
 from fable_exec.keeper.reconciling import Reconciliation
 from fable_exec.keeper.requests import Answer, Answered, KeepRequest
-from fable_exec.keeper.sweeping import Sweeper
+from fable_exec.keeper.sweeping import Sweeper, Swept
 from fable_exec.keeper.timers import Timers
 from fable_exec.lifecycle import (
     Accepted,
@@ -47,11 +48,13 @@ from fable_exec.lifecycle import (
     LimitExceeded,
     Phase,
     Progress,
+    RestartDecided,
     SignalSent,
     Started,
     StopRequested,
     Verdict,
     WaitElapsed,
+    is_restarted,
     judged,
     step,
 )
@@ -162,12 +165,21 @@ class _Keeper:
         self._ready.watch(self._bell, lambda: wishes.hear(self._bell))
         self._timers = Timers()
         self._progress: Progress | None = None
+        self._events: deque[Event] = deque()
+        self._is_stepping = False
+        # Of the last attempt:
         self._job: Job | None = None
-        self._output: OutputLog | None = None
-        self._sweeper: Sweeper | None = None
+        self._channel = -1
         self._reconciliation: Reconciliation | None = None
-        self._usage: Usage | None = None
+        self._started_at = ""
         self._exited_at: str | None = None
+        # Of all:
+        self._sweeper: Sweeper | None = None
+        self._output: OutputLog | None = None
+        self._is_flooded = False
+        self._earlier: list[Attempt] = []
+        self._usage: Usage | None = None
+        self._planted = Swept()
         self._facts: dict[str, Any] = {}
 
     def keep(self) -> None:
@@ -201,27 +213,40 @@ class _Keeper:
 
     # What happens, and what is done then.
 
-    def _happen(self, event: Event) -> None:
-        events = deque([event])
-        while events:
-            event = events.popleft()
-            before = self._progress
-            self._progress, actions = step(before, event)
-            if self._progress is before:
-                continue  # too late to matter
-            self._chronicle.write(event, self._progress.phase)
-            for action in actions:
-                following = _ACTIONS[action](self)
-                if following is not None:
-                    events.append(following)
-                if isinstance(following, LaunchFailed):
-                    break
+    def _happen(self, *events: Event) -> None:
+        """One after the other; what happens while one is dealt with is next, and never in the midst of it."""
+        self._events.extend(events)
+        if self._is_stepping:
+            return
+        self._is_stepping = True
+        while self._events:
+            self._deal_with(self._events.popleft())
+        self._is_stepping = False
+
+    def _deal_with(self, event: Event) -> None:
+        before = self._progress
+        self._progress, actions = step(before, event)
+        if self._progress is before:
+            return  # too late to matter
+        self._chronicle.write(event, self._progress.phase)
+        for action in actions:
+            following = _ACTIONS[action](self)
+            if following is not None:
+                self._events.append(following)
+            if isinstance(following, LaunchFailed):
+                break
 
     def _record_accepted(self) -> None:
         """Done before this keeper was made: claiming."""
 
     def _start(self) -> Event:
-        init = self._init
+        event = self._make_attempt()
+        if not isinstance(event, StopRequested):
+            self._reconciliation = self._exited_at = None  # those of the attempt before: it is this one that is told of now
+        return event
+
+    def _make_attempt(self) -> Event:
+        init, self._init = self._init or _init(self._request), None
         if init is None:
             return LaunchFailed(self._request.launch_error or "no plan", self._request.launch_errno)
         if isinstance(init, NotMade):
@@ -240,9 +265,12 @@ class _Keeper:
             return _not_made(failure)
         if self._sweeper is not None and self._job.unpinned:
             self._sweeper.rely_on_pins(False)
-        self._output = OutputLog(self._directory.path / RUNNER_LOG_NAME, self._job.output, self._request.log_bytes)
+        if self._output is None:
+            self._output = OutputLog(self._directory.path / RUNNER_LOG_NAME, self._request.log_bytes)
+        self._output.attach(self._job.output)
         self._ready.watch(self._job.output, self._take_output)
-        self._ready.watch(self._job.channel.fileno(), self._init_spoke)
+        self._channel = self._job.channel.fileno()
+        self._ready.watch(self._channel, self._init_spoke)
         self._ready.watch(self._job.answer, self._gate_answered)
         return Started()
 
@@ -251,23 +279,26 @@ class _Keeper:
         wanted = self._request.later_files
         if wanted is None:
             return {"pins": [], "pins_required": False}
-        self._sweeper = Sweeper(self._request.workspace["path"], wanted, pinned=self._request.in_namespaces)
-        return {"pins": self._sweeper.pins, "pins_required": wanted.required}
+        if self._sweeper is None:
+            self._sweeper = Sweeper(self._request.workspace["path"], wanted, pinned=self._request.in_namespaces)
+        return {"pins": self._sweeper.pins(), "pins_required": wanted.required}
 
     def _record_running(self) -> LaunchFailed | None:
-        assert self._job is not None and self._job.leader is not None
+        assert self._job is not None and self._job.leader is not None and self._progress is not None
+        self._started_at = now()
         leaf = None if self._job.leaf is None else str(self._job.leaf.path)
         containment = Containment(self._job.rung, self._request.applied, leaf)
         try:
-            self._write(running(self._job.leader.identity, containment, now()))
+            members = running(self._job.leader.identity, containment, self._started_at)
+            self._write({**members, **attempted(self._progress.attempt, self._earlier)})
         except (OSError, FableExecError) as error:
             return LaunchFailed(f"state: {error}", getattr(error, "errno", None))
         return None
 
     def _open_gate(self) -> None:
-        assert self._job is not None
+        assert self._job is not None and self._progress is not None
         self._job.open_gate()
-        if self._request.hard_timeout_seconds is not None:
+        if self._request.hard_timeout_seconds is not None and self._progress.attempt == 1:
             self._timers.set("hard", self._request.hard_timeout_seconds, lambda: self._happen(DeadlinePassed(Deadline.HARD)))
         self._renew_lease()
 
@@ -306,7 +337,7 @@ class _Keeper:
 
     def _reconcile(self) -> None:
         assert self._job is not None
-        for name in ("grace", "hard", "idle"):
+        for name in ("grace", "idle"):
             self._timers.clear(name)
         self._reconciliation = Reconciliation(self._job, self._timers, self._request.descendant_grace_seconds, self._reconciled)
         self._reconciliation.begin()
@@ -315,37 +346,63 @@ class _Keeper:
         assert self._job is not None
         if self._job.orphan_status is not None:
             self._happen(LeaderExited(os.waitstatus_to_exitcode(self._job.orphan_status)))
+        self._ready.unwatch(self._channel)
+        self._drain()
         self._happen(event)
 
     def _judge(self) -> Event:
         assert self._progress is not None
-        is_clean = self._sweep()  # whatever the verdict is: the host's own programs come next
-        return Judged(judged(self._progress.facts, self._verdict).holds and is_clean)
+        is_swept = self._sweep()  # whatever the verdict is: the host's own programs come next, or another attempt
+        facts, attempt = self._progress.facts, self._progress.attempt
+        if is_swept and is_restarted(facts, attempt, self._request.restarts):
+            return RestartDecided()
+        return Judged(judged(facts, self._verdict).holds and is_swept and not self._is_spoilt())
+
+    def _is_spoilt(self) -> bool:
+        """Whether the job has not done its work, for something that it planted in any attempt."""
+        wanted = self._request.later_files
+        return wanted is not None and wanted.fails and self._planted.count > 0
 
     def _sweep(self) -> bool:
-        """Deal with what was planted; whether the job may have done its work all the same."""
+        """Deal with what this attempt planted; whether that could be done."""
         if self._sweeper is None:
             return True
         try:
-            swept = self._sweeper.sweep()
+            self._planted += self._sweeper.sweep()
         except (OSError, FableExecError) as error:
-            self._facts["planted_files"] = {"count": None, "files": [], "error": str(error)[:_LONGEST_ERROR]}
+            files = list(self._planted.told)
+            self._facts["planted_files"] = {"count": None, "files": files, "error": str(error)[:_LONGEST_ERROR]}
             return False
-        self._facts["planted_files"] = {"count": swept.count, "files": list(swept.told), "error": None}
-        assert self._request.later_files is not None
-        return not (swept.count and self._request.later_files.fails)
+        self._facts["planted_files"] = {"count": self._planted.count, "files": list(self._planted.told), "error": None}
+        return True
+
+    def _record_attempt(self) -> None:
+        assert self._progress is not None
+        self._earlier.append(Attempt(self._progress.facts, self._started_at, self._exited_at))
+        try:
+            self._write(attempted(self._progress.attempt, self._earlier))
+        except (OSError, FableExecError) as error:
+            self._chronicle.note("attempt not recorded", error=str(error))  # it is written again with what comes next
+
+    def _begin_restart_delay(self) -> None:
+        assert self._job is not None and self._output is not None
+        self._ready.unwatch(self._output.pipe)
+        self._output.detach()
+        self._job.close()
+        self._job = None
+        self._timers.set("restart", self._request.restart_delay_seconds, lambda: self._happen(WaitElapsed()))
 
     def _record_outcome(self) -> None:
         assert self._progress is not None
         emptiness = None if self._reconciliation is None else self._reconciliation.emptiness
-        self._drain()
+        attempt = self._progress.attempt
         members = outcome(
             self._progress.facts, finished_at=now(), exited_at=self._exited_at, emptiness=emptiness, usage=self._usage
         )
         written = {} if self._output is None else {
             "output_bytes": self._output.written_bytes, "output_dropped_bytes": self._output.dropped_bytes
         }  # fmt: skip
-        self._conclude({**self._facts, **written, **members})
+        self._conclude({**self._facts, **written, **attempted(attempt, self._earlier[: attempt - 1]), **members})
 
     def _conclude(self, members: dict[str, Any]) -> None:
         """The one terminal write; where neither the record nor the state can be written it is tried again, and then said."""
@@ -381,17 +438,18 @@ class _Keeper:
     def _leader_exited(self, message: dict[str, Any]) -> None:
         self._learn_gate()
         self._exited_at = now()
-        self._usage = Usage(
+        usage = Usage(
             user_seconds=message["user"],
             system_seconds=message["system"],
             peak_kibibytes=message["peak"],
             peak_processes=message["processes"],
         )
-        self._happen(LeaderExited(os.waitstatus_to_exitcode(message["exited"])))
+        self._usage = usage.with_earlier(self._usage)
         assert self._request.plan is not None
-        used = message["user"] + message["system"]
-        if ended_for_processor_time(self._request.plan, message["exited"], used, warned=message["warned"]):
-            self._happen(LimitExceeded(Limit.CPU, by_signal=True))
+        used = usage.user_seconds + usage.system_seconds
+        for_time = ended_for_processor_time(self._request.plan, message["exited"], used, warned=message["warned"])
+        limits = [LimitExceeded(Limit.CPU, by_signal=True)] if for_time else []
+        self._happen(LeaderExited(os.waitstatus_to_exitcode(message["exited"])), *limits)
 
     def _init_lost(self) -> None:
         """Somebody killed the init. What it held is dead with it, or ours now."""
@@ -428,8 +486,12 @@ class _Keeper:
             self._renew_lease()
         if self._output.is_over:
             self._ready.unwatch(self._output.pipe)
+        self._measure_output()
+
+    def _measure_output(self) -> None:
         most = self._request.max_output_bytes
-        if most is not None and self._output.written_bytes > most:
+        if most is not None and self._output is not None and self._output.written_bytes > most and not self._is_flooded:
+            self._is_flooded = True
             self._happen(LimitExceeded(Limit.OUTPUT))
 
     def _renew_lease(self) -> None:
@@ -439,7 +501,7 @@ class _Keeper:
 
     def _look_for_stop(self) -> None:
         assert self._progress is not None
-        if self._progress.phase is Phase.RUNNING and self._is_asked_to_stop():
+        if self._progress.phase in (Phase.RUNNING, Phase.RESTARTING) and self._is_asked_to_stop():
             self._happen(StopRequested())
 
     def _is_asked_to_stop(self) -> bool:
@@ -484,10 +546,11 @@ class _Keeper:
         give_up_at = time.monotonic() + _DRAIN_SECONDS
         while not self._output.is_over and self._output.take() and time.monotonic() < give_up_at:
             continue
+        self._measure_output()
 
     def _put_job_away(self) -> None:
         assert self._job is not None
-        for descriptor in (self._job.channel.fileno(), self._job.answer):
+        for descriptor in (self._channel, self._job.answer):
             self._ready.unwatch(descriptor)
         unmake(self._job)
         self._job = None
@@ -510,6 +573,8 @@ _ACTIONS: dict[Action, Callable[[_Keeper], Event | None]] = {
     Action.BEGIN_KILL_WAIT: _Keeper._begin_kill_wait,
     Action.RECONCILE: _Keeper._reconcile,
     Action.JUDGE: _Keeper._judge,
+    Action.RECORD_ATTEMPT: _Keeper._record_attempt,
+    Action.BEGIN_RESTART_DELAY: _Keeper._begin_restart_delay,
     Action.RECORD_OUTCOME: _Keeper._record_outcome,
 }
 """Every action has its way here; a test keeps the table whole."""

@@ -1,4 +1,4 @@
-"""A job's output: from its pipe to its log, at most so many bytes of it, the rest counted and dropped."""
+"""A job's output: from the pipe of each attempt to one log, at most so many bytes of it, the rest counted and dropped."""
 
 from __future__ import annotations
 
@@ -12,20 +12,33 @@ _PIECES_AT_ONCE = 16
 
 
 class OutputLog:
-    """The reading end of the pipe and the log.
+    """The log, and the reading end of one pipe after the other.
 
     Attributes:
+        pipe: the one that is read now, ours; -1 while there is none.
         written_bytes: what came. dropped_bytes: what of it is not in the log, for want of room in its bound or on the disk.
+            Both of all pipes together.
         is_over: the end of the pipe was seen: nobody has the other one.
     """
 
-    def __init__(self, path: Path, pipe: int, most_bytes: int) -> None:
+    def __init__(self, path: Path, most_bytes: int) -> None:
         self._log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        self.pipe = pipe
-        os.set_blocking(pipe, False)
         self._room = most_bytes
         self.written_bytes = self.dropped_bytes = 0
+        self.pipe = -1
+        self.is_over = True
+
+    def attach(self, pipe: int) -> None:
+        """Read `pipe` from now on."""
+        os.set_blocking(pipe, False)
+        self.pipe = pipe
         self.is_over = False
+
+    def detach(self) -> None:
+        """Close the pipe, whatever is still in it."""
+        os.close(self.pipe)
+        self.pipe = -1
+        self.is_over = True
 
     def take(self) -> bool:
         """Move what is there, a bounded amount; whether there was anything."""
@@ -56,8 +69,3 @@ class OutputLog:
             except OSError:
                 break
         return done
-
-    def close(self) -> None:
-        """Close both."""
-        os.close(self.pipe)
-        os.close(self._log)

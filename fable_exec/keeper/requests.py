@@ -93,6 +93,8 @@ class KeepRequest:
     launch_error: str | None = None
     launch_errno: int | None = None
     policy_failure_codes: Sequence[int] = ()
+    restarts: int = 0
+    restart_delay_seconds: float = 1.0
     hard_timeout_seconds: float | None = None
     idle_timeout_seconds: float | None = None
     stop_grace_seconds: float = 10.0

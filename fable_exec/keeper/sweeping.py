@@ -25,12 +25,15 @@ _LONGEST_TOLD = 300
 class Swept:
     """What was planted, bounded, and how much there was."""
 
-    count: int
-    told: tuple[Mapping[str, str], ...]
+    count: int = 0
+    told: tuple[Mapping[str, str], ...] = ()
+
+    def __add__(self, later: Swept) -> Swept:
+        return Swept(self.count + later.count, (*self.told, *later.told)[:_MOST_TOLD])
 
 
 class Sweeper:
-    """The sentry of one job. `pins` are to be held while it runs; `sweep` is called once, when nothing of it is left.
+    """The sentry of one execution, for each attempt in turn; it is held as long as this process lives.
 
     Args:
         workspace: absolute path.
@@ -42,21 +45,24 @@ class Sweeper:
     """
 
     def __init__(self, workspace: str, wanted: LaterFiles, *, pinned: bool) -> None:
-        self._workspace = Workspace.open(workspace)
+        opened = Workspace.open(workspace)
         try:
             action: Literal["neutralise", "report"] = "neutralise" if wanted.neutralise else "report"
-            self._sentry = Sentry(self._workspace, wanted.quarantine, action, pinned=pinned)
-            self.pins = [path for path, _ in self._sentry.before_command()]
+            self._sentry = Sentry(opened, wanted.quarantine, action, pinned=pinned, watched=False)
         except BaseException:
-            self._workspace.close()
+            opened.close()
             raise
+
+    def pins(self) -> list[str]:
+        """What is to be held while the attempt runs that begins now; pair it with `sweep`."""
+        return [path for path, _ in self._sentry.before_command()]
 
     def rely_on_pins(self, held: bool) -> None:
         """Tell whether the kernel took all of them."""
         self._sentry.rely_on_pins(held)
 
     def sweep(self) -> Swept:
-        """Look for what was planted, and deal with it."""
+        """Look for what it planted, now that nothing of it is left, and deal with that. Raises OSError."""
         found = self._sentry.after_command()
         told = tuple(
             {
@@ -68,6 +74,4 @@ class Sweeper:
             }
             for each in found[:_MOST_TOLD]
         )
-        self._sentry.close()
-        self._workspace.close()
         return Swept(len(found), told)

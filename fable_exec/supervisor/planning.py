@@ -77,6 +77,8 @@ def request_to_keep(
 
 
 _TIMES_AND_BOUNDS = (
+    "restarts",
+    "restart_delay_seconds",
     "hard_timeout_seconds",
     "idle_timeout_seconds",
     "stop_grace_seconds",
