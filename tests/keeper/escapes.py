@@ -20,7 +20,7 @@ from typing import Any
 
 from fable_exec.supervisor import Execution, Supervisor
 from tests import boxes, tree_shapes
-from tests.keeper.scenes import PROOFS, WITHOUT_GROUPS, Scene, log, supervising, until
+from tests.keeper.scenes import PROOFS, WITHOUT_GROUPS, Scene, init_of, log, supervising, until
 from tests.tree_shapes import MARKER, Shape
 
 GRACE_SECONDS = 0.3
@@ -208,12 +208,39 @@ def _run_all(rung: str, names: list[str], count: int, alteration: str) -> dict[s
 
 
 def _who(pids: list[int]) -> dict[int, str]:
-    """Each with the moment of its birth and its state: who was stopped, ended or replaced is another."""
+    """Each with the moment of its birth and whether it lives: who was stopped, ended or replaced is another."""
     found = {}
     for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        found[pid] = f"{fields[0]} {fields[19]}"
+        state, *_, born = _fields(pid)[:20]
+        found[pid] = f"{'lives' if state in 'RSD' else state} since {born}"
     return found
+
+
+def _fields(pid: int | str) -> list[str]:
+    """What /proc/PID/stat says from the state on; the parent is the second, the birth the last of the first twenty."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ["gone"] * 20
+
+
+def zombies_of(rung: str, alteration: str) -> int:
+    """How many of three hundred orphans that died at once still lie about, when their job has gone on for long."""
+    program = _ORPHANS.replace("1000", "300") + "signal.pause()"
+    with tempfile.TemporaryDirectory() as directory, supervising(Path(directory), alteration) as supervisor:
+        os.chmod(directory, 0o700)
+        scene = _scene(supervisor, Path(directory), rung)
+        execution = scene.python(program, stop_grace_seconds=0)
+        scene.said(execution, b"go")
+        init = str(init_of(execution))
+
+        def left() -> int:
+            return sum(_fields(pid)[:2] == ["Z", init] for pid in os.listdir("/proc") if pid.isdigit())
+
+        give_up_at = time.monotonic() + 3
+        while left() and time.monotonic() < give_up_at:
+            time.sleep(0.01)
+        return left()  # the box ends with us, and the job with the box
 
 
 def _scene(supervisor: Supervisor, directory: Path, rung: str) -> Scene:
@@ -224,23 +251,22 @@ def in_a_box(
     rung: str, *names: str, cwd: Path, count: int = 500, max_pids: int = MAX_PIDS, alteration: str = WITHOUT_GROUPS
 ) -> dict[str, Any]:
     """Run these shapes, or all, in a pid box: {"findings", "touched", "strangers"}."""
-    argv = [
-        sys.executable,
-        "-m",
-        "tests.keeper.escapes",
-        "--rung",
-        rung,
-        "--others",
-        str(count),
-        "--alteration",
-        alteration,
-        *names,
-    ]
+    answer: dict[str, Any] = _in_a_box(rung, cwd, max_pids, alteration, "--others", str(count), *names)
+    return answer
+
+
+def zombies_in_a_box(rung: str, cwd: Path, alteration: str) -> int:
+    """`zombies_of`, in a pid box."""
+    found: int = _in_a_box(rung, cwd, FEWER_PIDS, alteration, "--zombies")
+    return found
+
+
+def _in_a_box(rung: str, cwd: Path, max_pids: int, alteration: str, *words: str) -> Any:
+    argv = [sys.executable, "-m", "tests.keeper.escapes", "--rung", rung, "--alteration", alteration, *words]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     done = boxes.run_in_pid_box(argv, BOX_SECONDS, max_pids, cwd, env=environment)
     assert done.returncode == 0, f"the box ended with {done.returncode}: {done.stderr[-3000:]}"
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    return json.loads(done.stdout)
 
 
 def main(arguments: list[str]) -> None:
@@ -250,7 +276,11 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--others", type=int, default=500)
     parser.add_argument("--alteration", default=WITHOUT_GROUPS)
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--zombies", action="store_true")
     given = parser.parse_args(arguments)
+    if given.zombies:
+        print(json.dumps(zombies_of(given.rung, given.alteration)))
+        return
     print(json.dumps(_run_all(given.rung, given.names, given.others, given.alteration)))
 
 

@@ -110,10 +110,14 @@ class Scene:
 
     def ended(self, execution: Execution, seconds: float = LONG_SECONDS) -> Execution:
         """The same once its keeper is gone; its end must be recorded then."""
-        until(lambda: not is_held(execution.directory / "run.lock"), seconds)
-        found = self.look(execution)
+        found = self.left(execution, seconds)
         assert found.is_over, found.to_members()
         return found
+
+    def left(self, execution: Execution, seconds: float = LONG_SECONDS) -> Execution:
+        """The same once nobody keeps it, whatever is recorded."""
+        until(lambda: not is_held(execution.directory / "run.lock"), seconds)
+        return self.look(execution)
 
     def run(self, *argv: str, **more: Any) -> Execution:
         """Start it and see it end."""
