@@ -32,6 +32,7 @@ __all__ = [
     "loki_excluded",
     "loki_gitlink",
     "loki_manifest",
+    "name_json",
     "tail",
     "tree_manifest",
 ]
@@ -95,7 +96,7 @@ def canonical_json(value: Any) -> str:
 # The profile tree
 
 
-def _tree_name(name: str) -> str:
+def name_json(name: str) -> str:
     """A string, or {"b": base64url} for bytes that are no UTF-8: no two names are ever written alike."""
     if not name.isascii():
         raw = _bytes_of(name)
@@ -112,16 +113,16 @@ def _tree_head(mode: int) -> str:
 
 def _tree_link(name: str, mode: int, target: str) -> str:
     # The mode of a link means nothing and differs between systems.
-    return f'{{"kind":"symlink","name":{_tree_name(name)},"target":{_tree_name(target)}}}'
+    return f'{{"kind":"symlink","name":{name_json(name)},"target":{name_json(target)}}}'
 
 
 def _tree_special(name: str, mode: int, kind: EntryKind, size: int, device: int) -> str:
     number = f'"device":{device},' if kind in (EntryKind.BLOCK_DEVICE, EntryKind.CHARACTER_DEVICE) else ""
-    return f'{{{number}"kind":"{kind.value}","mode":"{mode & _PERMISSIONS:04o}","name":{_tree_name(name)}}}'
+    return f'{{{number}"kind":"{kind.value}","mode":"{mode & _PERMISSIONS:04o}","name":{name_json(name)}}}'
 
 
 TREE = Form(
-    profile=Profile.TREE, heads=_Heads(_tree_head), encode=_tree_name, whole_paths=False, link=_tree_link, special=_tree_special
+    profile=Profile.TREE, heads=_Heads(_tree_head), encode=name_json, whole_paths=False, link=_tree_link, special=_tree_special
 )  # fmt: skip
 
 
@@ -147,12 +148,12 @@ def tree_manifest(directories: Iterable[DirectoryText], engine_directory: str | 
 def _tree_directory(found: DirectoryText) -> str:
     git = "" if found.git is None else f'"git":{canonical_json(dict(found.git))},'
     mode = f"{found.mode & _PERMISSIONS:04o}"
-    return f'{{"entries":[{found.rows}],{git}"mode":"{mode}","path":{_tree_name(found.path)}}}'
+    return f'{{"entries":[{found.rows}],{git}"mode":"{mode}","path":{name_json(found.path)}}}'
 
 
 def engine_row(name: str) -> str:
     """That the engine's own directory is there."""
-    return f'{{"kind":"{EntryKind.ENGINE.value}","name":{_tree_name(name)}}}'
+    return f'{{"kind":"{EntryKind.ENGINE.value}","name":{name_json(name)}}}'
 
 
 # The profile loki-v3

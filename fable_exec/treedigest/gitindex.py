@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import struct
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import attrs
 
@@ -24,8 +25,7 @@ _NAME_LENGTH = 0x0FFF
 _WORD_BITS = 64
 
 
-@attrs.frozen
-class IndexLine:
+class IndexLine(NamedTuple):
     """One line: what `git ls-files -s` shows of it, and whether git was told to look away from the file."""
 
     path: bytes
@@ -70,7 +70,7 @@ def read_index(data: bytes, path: str, shared: Callable[[str], bytes]) -> list[I
 def listing_sha256(lines: list[IndexLine]) -> str:
     """One digest of all lines: what is staged, not when files were looked at."""
     digest = hashlib.sha256()
-    for line in sorted(lines, key=lambda each: (each.path, each.stage)):
+    for line in lines:
         digest.update(b"%o %s %d %s\t%s\0" % (line.mode, line.oid.encode(), line.stage, line.marks.encode(), line.path))
     return digest.hexdigest()
 
@@ -201,7 +201,7 @@ def _merged(lines: list[IndexLine], base: list[IndexLine], link: _Link) -> list[
         raise ValueError("replaces more lines than it has")
     merged = list(base)
     for number, line in zip(replaced, lines, strict=False):
-        merged[number] = attrs.evolve(line, path=base[number].path)
+        merged[number] = line._replace(path=base[number].path)
     kept = [line for number, line in enumerate(merged) if number not in deleted]
     return sorted([*kept, *lines[len(replaced) :]], key=lambda each: (each.path, each.stage))
 

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from fable_exec.errors import StateUnreadable
-from fable_exec.treedigest.forms import FORMAT, LOKI_EXCLUDED_AT_TOP, canonical_json
+from fable_exec.treedigest.forms import FORMAT, LOKI_EXCLUDED_AT_TOP, canonical_json, name_json
 from fable_exec.treedigest.values import Entry, EntryKind, Profile
 
 __all__ = ["Manifest"]
@@ -132,10 +132,13 @@ def _name(written: Any) -> str:
     if isinstance(written, str):
         return written
     try:
-        raw = base64.b64decode(written["b"] + "==", altchars=b"-_", validate=True)
+        raw = base64.urlsafe_b64decode(written["b"] + "=" * (-len(written["b"]) % 4))
     except binascii.Error as error:
         raise ValueError("no base64url") from error
-    return raw.decode("utf-8", "surrogateescape")
+    name = raw.decode("utf-8", "surrogateescape")
+    if name_json(name) != canonical_json(written):
+        raise ValueError("a name that is written in another way than it should be")
+    return name
 
 
 def _below(directory: str, name: str) -> str:

@@ -148,14 +148,9 @@ class Scanner:
         status = directory.status()
         with os.scandir(directory.fd) as listing:
             entries = sorted(listing, key=_name_of)
-        directories: list[str] = []
-        leaves: list[os.DirEntry[str]] = []
-        for entry in entries:
-            if entry.name not in leave_out:
-                if entry.is_dir(follow_symlinks=False):
-                    directories.append(entry.name)
-                else:
-                    leaves.append(entry)
+        taken = [entry for entry in entries if entry.name not in leave_out] if leave_out else entries
+        leaves = [entry for entry in taken if not entry.is_dir(follow_symlinks=False)]
+        directories = [entry.name for entry in taken if entry.is_dir(follow_symlinks=False)] if len(leaves) < len(taken) else []
         rows = self._rows(directory, components, path, status, entries, leaves)
         self._tally.files += len(leaves)
         self._tally.tell()

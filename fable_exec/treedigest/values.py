@@ -22,7 +22,8 @@ class Level(Enum):
     """How much a digest promises about a tree that somebody may still be changing."""
 
     FAST = "fast"
-    """Each file is whole; two files may be of different moments."""
+    """Read once. A change of a file while it is read is noticed as far as time stamps tell: not within one long write(2).
+    Two files may be of different moments."""
     STABLE = "stable"
     """All of it stood at one moment; where the system can tell who has a file open, nobody could write to one."""
     SEALED = "sealed"

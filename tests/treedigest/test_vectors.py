@@ -1,0 +1,67 @@
+"""The digests of the reference, and what it cannot tell apart."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fable_exec.treedigest import Level, tree_digest
+from tests.treedigest import vectors
+
+EQUAL: dict[str, list[str]] = json.loads((vectors.DIRECTORY / "EQUAL_DIGESTS.json").read_text())
+GROUPS = [[name for name in names if name in vectors.NAMES] for names in EQUAL.values()]
+FOR_ORDINARY_USERS = tuple(name for name in vectors.NAMES if "run_as" in vectors.spec(name))
+FOR_ALL = tuple(name for name in vectors.NAMES if name not in FOR_ORDINARY_USERS)
+
+
+@pytest.mark.parametrize("level", Level)
+@pytest.mark.parametrize("name", FOR_ALL)
+def test_the_profile_loki_v3_gives_the_digest_of_the_reference(name: str, level: Level, tmp_path: Path) -> None:
+    top = vectors.build(name, tmp_path / "tree")
+    assert tree_digest(top, profile="loki-v3", level=level).sha256 == vectors.expected(name)["loki_tree_sha256"]
+
+
+@pytest.mark.parametrize("name", FOR_ALL)
+def test_its_manifest_has_the_entries_of_the_reference(name: str, tmp_path: Path) -> None:
+    found = tree_digest(vectors.build(name, tmp_path / "tree"), profile="loki-v3")
+    entries = vectors.expected(name)["manifest_entries"]
+    assert (None if found.manifest is None else json.loads(found.manifest.data)["entries"]) == entries
+
+
+def as_ordinary_user(name: str, directory: Path, profile: str) -> str:
+    """What `vectors.py` prints; it runs as this user, or as somebody without rights where that is root."""
+    directory.chmod(0o777)
+    for parent in directory.parents[:3]:
+        if parent.stat().st_uid == os.geteuid() and parent.stat().st_mode & stat.S_IXOTH == 0:
+            parent.chmod(0o711)
+    program = Path(vectors.__file__)
+    if os.geteuid() == 0 and not all(parent.stat().st_mode & stat.S_IXOTH for parent in program.parents):
+        pytest.skip("an ordinary user cannot reach this checkout; `make test` runs this as one, too")
+    user: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": ()} if os.geteuid() == 0 else {}
+    argv = [sys.executable, "-B", str(program), name, str(directory / "tree"), profile]
+    done: subprocess.CompletedProcess[str] = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True, **user)
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", FOR_ORDINARY_USERS)
+def test_what_an_ordinary_user_may_not_read_is_bound_as_the_reference_binds_it(name: str, tmp_path: Path) -> None:
+    assert as_ordinary_user(name, tmp_path, "loki-v3") == vectors.expected(name)["loki_tree_sha256"]
+
+
+@pytest.mark.parametrize("name", FOR_ORDINARY_USERS)
+def test_the_profile_tree_gives_no_digest_that_does_not_bind_everything(name: str, tmp_path: Path) -> None:
+    assert as_ordinary_user(name, tmp_path, "tree") == "path-permission"
+
+
+@pytest.mark.parametrize("names", [group for group in GROUPS if len(group) > 1])
+def test_the_profile_tree_tells_apart_what_the_reference_takes_for_equal(names: list[str], tmp_path: Path) -> None:
+    readable = [name for name in names if name in FOR_ALL]
+    digests = {name: tree_digest(vectors.build(name, tmp_path / name)).sha256 for name in readable}
+    assert len(set(digests.values())) == len(readable) > 1
