@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import platform
 import signal
@@ -47,6 +48,7 @@ _SYS_CLOSE_RANGE = 436
 _ABOVE_ALL_DESCRIPTORS = 1 << 31
 _CAP_SETPCAP, _CAP_SYS_CHROOT, _CAP_SYS_ADMIN = 8, 18, 21
 _CAPABILITY_VERSION_3 = 0x20080522
+_MOST_CAPABILITIES = 64  # bits in the sets
 
 _libc = ctypes.CDLL(None, use_errno=True)
 # PyDLL keeps the interpreter lock held, so that a clone()d child wakes up owning it.
@@ -134,10 +136,13 @@ def _close_listed(kept: tuple[int, ...]) -> None:
 
 def drop_bounding_set() -> None:
     """Take every capability out of the bounding set, so that no execve below can gain one."""
-    with open("/proc/sys/kernel/cap_last_cap", "rb") as file:
-        last = int(file.read())
-    for capability in range(last + 1):
-        prctl(PR_CAPBSET_DROP, capability)
+    for capability in range(_MOST_CAPABILITIES):
+        try:
+            prctl(PR_CAPBSET_DROP, capability)
+        except OSError as error:
+            if error.errno != errno.EINVAL or capability == 0:
+                raise
+            return  # the kernel has no more; a /proc of processes only does not tell how many (capabilities(7))
 
 
 def has_capabilities() -> bool:
