@@ -240,8 +240,8 @@ def test_no_wait_is_without_a_bound() -> None:
         begins = [row for (source, _), row in lc.TRANSITIONS.items() if row.phase is phase and source is not phase]
         assert begins and all(row.actions[-1] in (Action.BEGIN_GRACE, Action.BEGIN_KILL_WAIT) for row in begins)
     assert lc.TRANSITIONS[Phase.RESTARTING, lc.WaitElapsed].actions == (Action.START,)
-    [begins] = [row for (source, _), row in lc.TRANSITIONS.items() if row.phase is Phase.RESTARTING is not source]
-    assert begins.actions == (Action.RECORD_ATTEMPT, Action.BEGIN_RESTART_DELAY)
+    pauses = [row for (source, _), row in lc.TRANSITIONS.items() if row.phase is Phase.RESTARTING is not source]
+    assert [row.actions for row in pauses] == [(Action.RECORD_ATTEMPT, Action.BEGIN_RESTART_DELAY)]
 
 
 def test_the_record_comes_before_what_it_is_the_record_of() -> None:
