@@ -30,11 +30,7 @@ def lines(found: Mapping[str, Any]) -> Iterator[Line]:
     yield _total("all running, from 16 threads", found["starting_seconds"], factor, 6.0)
     idle = found["idle_share_of_a_core"] * 100
     yield _line("idle, all keepers and inits", idle, idle * factor, 0.5, "{:.3f} % of a core", below=True)
-    private = found["private_kib"] / 1024
-    yield _line("private memory of one (keeper and init, Private_Dirty, median)", private, private, 1.8, "{:.2f} MiB")
-    yield _beside("of it the keeper's", f"{found['keeper_private_kib'] / 1024:.2f} MiB")
-    yield _beside("of it the init's", f"{found['init_private_kib'] / 1024:.2f} MiB")
-    yield _beside("its share of all anonymous memory (Pss_Anon)", f"{found['proportional_kib'] / 1024:.2f} MiB")
+    yield from _memory(found)
     exit_ = found["exit_to_record_seconds"]
     title = f"exit to durable record beside all others, p99 of {exit_['of']}"
     yield _line(title, exit_["p99"] * 1e3, exit_["p99"] * 1e3, 50.0, "{:.1f} ms", below=True)
@@ -44,7 +40,7 @@ def lines(found: Mapping[str, Any]) -> Iterator[Line]:
     yield _exact("exact exit codes", found["exact_codes"], count)
     yield _exact("stopped, and proved empty", sum(n for why, n in found["stopped"].items() if _is_proved(why)), count)
     for name, title in (
-        ("zombies_after_exits", "zombies right after all exits"),
+        ("zombies_after_exits", "zombies after all exits"),
         ("left_zombies", "zombies at the end"),
         ("left_processes", "processes left"),
         ("left_descriptors", "descriptors left in the host"),
@@ -54,6 +50,17 @@ def lines(found: Mapping[str, Any]) -> Iterator[Line]:
     yield Line("files that do not belong to an execution", ", ".join(left) or "none", "", "none", not left)
     yield _beside("descriptors of a keeper", str(found["descriptors_of_a_keeper"]))
     yield from _flatness(found["one_more"])
+
+
+def _memory(found: Mapping[str, Any]) -> Iterator[Line]:
+    if "private_kib" not in found:
+        yield _beside("private memory of one", "for root to see")
+        return
+    private = found["private_kib"] / 1024
+    yield _line("private memory of one (keeper and init, Private_Dirty, median)", private, private, 1.8, "{:.2f} MiB")
+    yield _beside("of it the keeper's", f"{found['keeper_private_kib'] / 1024:.2f} MiB")
+    yield _beside("of it the init's", f"{found['init_private_kib'] / 1024:.2f} MiB")
+    yield _beside("its share of all anonymous memory (Pss_Anon)", f"{found['proportional_kib'] / 1024:.2f} MiB")
 
 
 def _flatness(steps: list[Mapping[str, Any]]) -> Iterator[Line]:

@@ -18,7 +18,7 @@ COUNTS = [12, pytest.param(450, marks=[pytest.mark.deep, pytest.mark.timeout(300
 EXACT = {
     "exact exit codes",
     "stopped, and proved empty",
-    "zombies right after all exits",
+    "zombies after all exits",
     "zombies at the end",
     "processes left",
     "descriptors left in the host",
