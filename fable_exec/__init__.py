@@ -1,7 +1,8 @@
 """The execution boundary that Python agent frameworks embed: commands and file writes under one policy, with exact outcomes.
 
 `ExecutionBroker` works in this process, `BrokerClient` through a child process; `AsyncExecutionBroker` and `AsyncBrokerClient`
-are their asyncio twins. Names are loaded when they are first used, so that importing the package costs next to nothing.
+are their asyncio twins. `Supervisor` keeps long jobs that outlive whoever started them. Names are loaded when they are first
+used, so that importing the package costs next to nothing.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         PathPermission,
         PolicyError,
         StateUnreadable,
+        UnknownExecution,
         WritesLocked,
     )
     from fable_exec.outcome import Applied, Captured, Denial, EndedBy, Observed, Outcome, Survivor
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
         load_policy,
     )
     from fable_exec.protocol import CommandResult, Event, Exited, InspectResult, Output, ProbeResult, Started, WriteResult
+    from fable_exec.supervisor import Execution, ExecutionSpec, Recovered, Supervisor, UnreadableExecution
 
 __version__ = "0.1.0"
 
@@ -61,7 +64,7 @@ _ROOMS = {
         "ArgumentDenied", "AuditUnavailable", "BrokerGone", "ConfinementUnavailable", "Conflict", "Denied", "ExecutableDenied",
         "FableExecError", "FrameTooLarge", "IdentityLost", "InternalError", "InvalidJson", "InvalidRequest", "LaunchFailed",
         "PathDenied", "PathError", "PathExists", "PathIsDirectory", "PathNotDirectory", "PathNotFound", "PathPermission",
-        "PolicyError", "StateUnreadable", "WritesLocked",
+        "PolicyError", "StateUnreadable", "UnknownExecution", "WritesLocked",
     ),
     "outcome": ("Applied", "Captured", "Denial", "EndedBy", "Observed", "Outcome", "Survivor"),
     "policy": (
@@ -69,6 +72,7 @@ _ROOMS = {
         "load_policy",
     ),
     "protocol": ("CommandResult", "Event", "Exited", "InspectResult", "Output", "ProbeResult", "Started", "WriteResult"),
+    "supervisor": ("Execution", "ExecutionSpec", "Recovered", "Supervisor", "UnreadableExecution"),
 }  # fmt: skip
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
@@ -78,6 +82,11 @@ __all__ = [
     "BrokerClient",
     "ExecutionBroker",
     "Explanation",
+    "Execution",
+    "ExecutionSpec",
+    "Recovered",
+    "Supervisor",
+    "UnreadableExecution",
     "ArgumentPolicy",
     "AuditRules",
     "BrokerPolicy",
@@ -125,6 +134,7 @@ __all__ = [
     "PathPermission",
     "PolicyError",
     "StateUnreadable",
+    "UnknownExecution",
     "WritesLocked",
 ]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
 
 from fable_exec._sys import locks
@@ -15,7 +16,10 @@ from fable_exec._sys import locks
 __all__ = ["give_back", "is_held", "last_touched", "take", "touch"]
 
 _LOOKERS_SECONDS = 0.1
-"""Whoever looks has the lock for microseconds; a keeper has it for life."""
+"""Whoever looks shares the lock for microseconds, however many they are."""
+_HOLDER_SECONDS = 0.02
+"""Whoever has it alone is a keeper, for life; or somebody who removes it or records an end, for milliseconds."""
+_PAUSE_SECONDS = 0.0005
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK if os.name != "nt" else os.O_RDWR
 
 
@@ -27,7 +31,7 @@ def take(path: Path) -> int | None:
     while True:
         fd = os.open(path, _FLAGS | os.O_CREAT, 0o600)
         try:
-            is_ours = locks.lock_within(fd, _LOOKERS_SECONDS)
+            is_ours = _lock(fd)
             was_removed = not os.fstat(fd).st_nlink
         except BaseException:
             os.close(fd)
@@ -38,6 +42,19 @@ def take(path: Path) -> int | None:
         if not was_removed:
             return None
         # Whoever held it removed it with its directory: who comes next locks another one.
+
+
+def _lock(fd: int) -> bool:
+    """Take it, waiting for those who look and shortly for one who holds it; False when another has it."""
+    began = time.monotonic()
+    while not locks.try_lock(fd):
+        is_shared = locks.try_shared_lock(fd)
+        if is_shared:
+            locks.unlock(fd)
+        if time.monotonic() - began >= (_LOOKERS_SECONDS if is_shared else _HOLDER_SECONDS):
+            return False
+        time.sleep(_PAUSE_SECONDS)
+    return True
 
 
 def give_back(fd: int) -> None:

@@ -22,6 +22,8 @@ __all__ = ["prune"]
 
 _LAST = (RECORD_NAME, STATE_NAME, RUN_LOCK_NAME, LOCK_NAME)
 """What goes last, in this order: until the state is gone the execution has ended, and then there is none."""
+_START_SECONDS = 60.0
+"""A directory without a state may be that of a start that is under way."""
 _LOCKS = {RUN_LOCK_NAME, LOCK_NAME}
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC if os.name != "nt" else os.O_RDONLY
 
@@ -33,7 +35,7 @@ def prune(root: Path, *, older_than_seconds: float, keep: int, ids: Iterable[str
     before = time.time() - older_than_seconds
     old = [each for moment, each in sorted(ended, reverse=True)[keep:] if moment <= before]
     removed = [each for each in old if (chosen is None or each in chosen) and _remove(ExecutionDirectory.of(root, each))]
-    _remove_what_was_never_accepted(root, before)
+    _remove_what_was_never_accepted(root, min(before, time.time() - _START_SECONDS))
     _remove_workspace_locks(root)
     return sorted(removed)
 

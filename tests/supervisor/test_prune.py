@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,9 @@ def test_a_start_that_was_refused_leaves_nothing_for_long(jobs: Jobs) -> None:
         jobs.supervisor.start(make_spec(Path(live.document["workspace"]), "true", execution_id=wanted))
     assert jobs.supervisor.get(wanted) is None
     assert prune(jobs) == []
+    assert (jobs.supervisor.root / wanted).exists()  # it might be a start that is under way
+    os.utime(jobs.supervisor.root / wanted, (time.time() - 61,) * 2)
+    assert prune(jobs) == []
     assert not (jobs.supervisor.root / wanted).exists()
 
 
@@ -195,12 +199,13 @@ def test_starts_and_removals_of_one_id_at_once_leave_one_whole_execution(jobs: J
     removing = threading.Thread(target=remove)
     removing.start()
     try:
-        for _ in range(60):
+        give_up_at = time.monotonic() + LONG_SECONDS
+        while len(removed) < 8 and time.monotonic() < give_up_at:
             assert jobs.supervisor.start(spec).execution_id == spec.execution_id
     finally:
         is_over.set()
         removing.join()
-    assert removed, "nothing was removed: the test shows nothing"
+    assert len(removed) >= 8, "too little was removed: the test shows nothing"
     found = jobs.supervisor.start(spec)
     assert jobs.supervisor.wait(found.execution_id, LONG_SECONDS).exit_code == 0
 
@@ -216,5 +221,6 @@ def test_a_directory_that_loses_a_file_at_any_moment_is_an_ended_execution_or_no
         assert found is None or found.is_over
         (ended.directory / name).unlink()
     assert jobs.supervisor.get(ended.execution_id) is None
+    os.utime(ended.directory, (time.time() - 61,) * 2)
     prune(jobs)
     assert not ended.directory.exists()
