@@ -14,10 +14,10 @@ import attrs
 import pytest
 
 from fable_exec.executions.holding import is_held
-from fable_exec.policy import BrokerPolicy, Confinement, Limits
+from fable_exec.policy import BrokerPolicy, Confinement, EnvironmentPolicy, Limits
 from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor
 from fable_exec.supervisor import zygote as zygotes
-from tests.commands import identity
+from tests.commands import ENVIRONMENT, identity
 
 RUNGS = ("pidns", "subreaper")
 NEEDS = {"pidns": ("pid_namespace", "own_proc", "pidfd"), "subreaper": ("linux", "pidfd")}
@@ -76,6 +76,7 @@ class Scene:
             launch="plain" if self.rung == "subreaper" else "auto",
             confinement=Confinement.strict() if confined else Confinement.off(),
             limits=limits or Limits(),
+            environment=EnvironmentPolicy(path=tuple(ENVIRONMENT["PATH"].split(":"))),
         )
 
     def spec(
