@@ -27,6 +27,8 @@ Action = Literal["neutralise", "report"]
 _MAX_FINDINGS = 100
 _MAX_OPENED = 10_000
 _MAX_LOOKS = 4
+_PARTS = ("objects", "refs")
+"""Of a repository: no pin can keep them, as commits must write there."""
 
 
 class Sentry:
@@ -38,7 +40,7 @@ class Sentry:
         pinned: whether what `before_command` names is really kept from being changed; else each of them is looked at every time.
         action: "neutralise" makes a finding harmless, "report" only says that it is there.
         watched: whether changes are watched, so that a look costs little. A sentry of one long command does without: a user has
-            few inotify instances (128), and the kernel takes 20 ms to close one. What a repository lost is not told then.
+            few inotify instances (128), and the kernel takes 20 ms to close one.
 
     Raises:
         ValueError: the quarantine lies inside the workspace.
@@ -60,6 +62,7 @@ class Sentry:
         self._process = os.getpid()
         self._watch = TreeWatch("" if self._watched else "for one command")
         self._is_fresh = not self._watched
+        self._had: list[tuple[Names, str]] = []
         self._scanner = Scanner(self._workspace, self._watch)
         self._known = KnownFiles(self._workspace, self._scanner, pinned=self._pinned)
         self._repositories_of_commands: set[Names] = set()
@@ -121,6 +124,8 @@ class Sentry:
         may be another one. Pair it with `after_command`."""
         with self._lock:
             self._take_in_the_hosts()
+            if not self._watched and self._running == 0:
+                self._had = self._parts_of_repositories()
             self._running += 1
             return self._known.pins
 
@@ -279,13 +284,25 @@ class Sentry:
 
     def _losses(self, changes: list[Change], repositories: set[Names]) -> list[Finding]:
         """Repositories of the host that a command took the objects or branches of: no pin can keep what commits must write."""
-        gone = {change.directory: change for change in changes if change.gone and folded_name(change.name) in ("objects", "refs")}
+        gone = [(change.directory, change.name) for change in changes if change.gone and folded_name(change.name) in _PARTS]
+        lost = {directory: name for directory, name in gone or self._had if not self._is_there((*directory, name))}
         return [
-            finding(LaterFile(directory, Kind.GIT_REPOSITORY, True), "left", f"lost its {change.name}")
-            for directory, change in gone.items()
+            finding(LaterFile(directory, Kind.GIT_REPOSITORY, True), "left", f"lost its {name}")
+            for directory, name in lost.items()
             if directory in repositories - self._repositories_of_commands
-            and status_of(self._workspace, (*directory, change.name)) is None
         ]
+
+    def _parts_of_repositories(self) -> list[tuple[Names, str]]:
+        """What the next command could take from the repositories that there are, where nothing tells that it did."""
+        return [
+            (directory, name)
+            for directory in self._scanner.git_directories
+            for name in _PARTS
+            if self._is_there((*directory, name))
+        ]
+
+    def _is_there(self, components: Names) -> bool:
+        return status_of(self._workspace, components) is not None
 
 
 def _of_gap(gap: Gap) -> Finding:

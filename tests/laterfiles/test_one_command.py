@@ -49,3 +49,20 @@ def test_between_two_commands_what_the_host_makes_is_accepted(watched: bool, wor
         assert sentry.after_command() == ()
         assert (workspace / ".envrc").exists()
         sentry.close()
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_what_a_repository_of_the_host_lost_is_told(watched: bool, workspace: Path, tmp_path: Path) -> None:
+    for repository in ("one", "two", "without"):
+        for name in ("objects", "refs")[: 0 if repository == "without" else 2]:
+            (workspace / repository / ".git" / name).mkdir(parents=True)
+        (workspace / repository / ".git").mkdir(parents=True, exist_ok=True)
+        (workspace / repository / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    with Workspace.open(str(workspace)) as opened:
+        sentry = Sentry(opened, str(tmp_path / "quarantine"), pinned=True, watched=watched)
+        sentry.before_command()
+        (workspace / "one" / ".git" / "objects").rmdir()
+        assert [(each.path, each.detail) for each in sentry.after_command()] == [("one/.git", "lost its objects")]
+        sentry.before_command()
+        assert sentry.after_command() == ()
+        sentry.close()
