@@ -36,8 +36,8 @@ FLAGS = {
     "run": RUN_FLAGS,
     "supervise": "start list show logs stop wait recover prune --help",
     "supervise start": (
-        "--root --id --workspace --spec --hard-timeout --idle-timeout --stop-grace --verdict --engine-dir --policy --label --env"
-        " --foreground --json ARGV --help"
+        "--root --id --workspace --spec --hard-timeout --idle-timeout --stop-grace --restarts --restart-delay --verdict"
+        " --engine-dir --policy --label --env --foreground --json ARGV --help"
     ),
     "supervise list": "--root --json --help",
     "supervise show": "--root --json ID --help",

@@ -10,14 +10,13 @@ import signal
 import subprocess
 import termios
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fable_exec.cli.supervise.request import specification
-from fable_exec.errors import InvalidRequest
+from fable_exec.cli.program import main
 from fable_exec.lifecycle import Health
 from fable_exec.supervisor import Supervisor
 from tests.cli.typed import PROGRAM, environment, is_running, started, the_object, typed, until
@@ -44,6 +43,11 @@ def root(tmp_path: Path) -> Iterator[Path]:
 def supervise(verb: str, root: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
     """One sub-command on `root`, to its end."""
     return typed("supervise", verb, "--root", str(root), *arguments, **options)
+
+
+def status_here(verb: str, root: Path, *arguments: str) -> int:
+    """The exit status of one that is typed into this process: that is quick."""
+    return main(["supervise", verb, "--root", str(root), *arguments])
 
 
 def start(root: Path, workspace: Path, script: str, *flags: str) -> dict[str, Any]:
@@ -124,6 +128,13 @@ def test_what_is_given_is_kept_with_the_job_and_reaches_it(root: Path, workspace
     assert "a=b" not in json.dumps(state)
 
 
+def test_a_job_that_crashes_is_started_again_as_often_as_allowed(root: Path, workspace: Path) -> None:
+    script = "[ -e second ] && exit 0; [ -e first ] && touch second && kill -9 $$; touch first; exit 3"
+    execution_id = start(root, workspace, script, "--restarts", "5", "--restart-delay", "0")["execution_id"]
+    assert ended(root, execution_id)["termination_reason"] == "completed"
+    assert "\nattempt       3, after crashed 3, crashed SIGKILL\n" in supervise("show", root, execution_id).stdout.decode()
+
+
 def test_a_job_that_cannot_be_started_is_accepted_and_its_state_says_why(root: Path, workspace: Path) -> None:
     finished = supervise("start", root, "--workspace", str(workspace), "--", "no-such-program")
     told = finished.stdout.decode()
@@ -157,26 +168,33 @@ def test_the_same_id_is_the_same_job_and_never_another(root: Path, workspace: Pa
 # Refused before anything is done
 
 
-def typed_wrongly(root: Path, *arguments: str) -> str:
+Wrongly = Callable[..., str]
+
+
+@pytest.fixture
+def typed_wrongly(root: Path, capfd: pytest.CaptureFixture[str]) -> Wrongly:
     """The last line of what wrong usage gets; nothing was made."""
-    finished = typed("supervise", arguments[0], "--root", str(root), *arguments[1:])
-    assert (finished.returncode, finished.stdout) == (2, b""), finished.stderr
-    assert not root.exists()
-    return finished.stderr.decode().splitlines()[-1].removeprefix("fable-exec: ").removeprefix("Error: ")
+
+    def run(verb: str, *arguments: str) -> str:
+        status = status_here(verb, root, *arguments)
+        captured = capfd.readouterr()
+        assert (status, captured.out) == (2, ""), captured.err
+        assert not root.exists()
+        return captured.err.splitlines()[-1].removeprefix("fable-exec: ").removeprefix("Error: ")
+
+    return run
 
 
-@pytest.mark.parametrize("flag", ["--hard-timeout", "--idle-timeout", "--stop-grace"])
-def test_a_number_that_no_time_can_have_is_refused_by_its_flag(flag: str, root: Path, workspace: Path) -> None:
-    words = typed_wrongly(root, "start", "--workspace", str(workspace), flag, "nan", "--", "true")
-    assert words.startswith(f"{flag} must be a number of seconds up to ")
-    member = flag.strip("-").replace("-", "_") + "_seconds"
-    for number in (-1.0, float("inf"), float("-inf"), 1e300):
-        with pytest.raises(InvalidRequest, match=f"^{flag} must be a number of seconds"):
-            specification(["true"], str(workspace), spec_file=None, policy_file=None, **{member: number})
+@pytest.mark.parametrize("flag", ["--hard-timeout", "--idle-timeout", "--stop-grace", "--restart-delay"])
+def test_a_number_that_no_time_can_have_is_refused_by_its_flag(flag: str, typed_wrongly: Wrongly, workspace: Path) -> None:
+    for number in ("-1", "nan", "inf", "-inf", "1e300"):
+        words = typed_wrongly("start", "--workspace", str(workspace), flag, number, "--", "true")
+        assert words.startswith(f"{flag} must be a number of seconds up to ")
 
 
 REFUSED = {
     "--workspace must be an existing directory: '/no/such/place'": ["--workspace", "/no/such/place", "--", "true"],
+    "--restarts must be a whole number up to 100, not 101": ["--restarts", "101", "--workspace", ".", "--", "true"],
     "Missing option '--workspace'.": ["--", "true"],
     "Missing argument 'ARGV...'.": ["--workspace", "."],
     "Invalid value for '--verdict': the verdict 'proof' comes with a later version; this one has 'exit-code'": [
@@ -196,13 +214,15 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("words", "arguments"), REFUSED.items(), ids=REFUSED)
-def test_wrong_usage_of_start_is_told_by_the_flag_and_starts_nothing(words: str, arguments: list[str], root: Path) -> None:
-    assert typed_wrongly(root, "start", *arguments) == words
+def test_wrong_usage_of_start_is_told_by_the_flag_and_starts_nothing(
+    words: str, arguments: list[str], typed_wrongly: Wrongly
+) -> None:
+    assert typed_wrongly("start", *arguments) == words
 
 
 @pytest.mark.parametrize("verb", ["show", "stop", "wait", "logs"])
-def test_an_id_that_is_none_is_wrong_usage_and_an_unknown_one_exits_4(verb: str, root: Path) -> None:
-    assert typed_wrongly(root, verb, "seven") == "Invalid value for 'ID': execution id 'seven' must be a valid UUID"
+def test_an_id_that_is_none_is_wrong_usage_and_an_unknown_one_exits_4(verb: str, root: Path, typed_wrongly: Wrongly) -> None:
+    assert typed_wrongly(verb, "seven") == "Invalid value for 'ID': execution id 'seven' must be a valid UUID"
     unknown = supervise(verb, root, NOBODY)
     assert (unknown.returncode, unknown.stdout) == (4, b"")
     assert NOBODY in unknown.stderr.decode() and unknown.stderr.count(b"\n") == 1
@@ -292,8 +312,7 @@ def test_a_wait_that_ran_out_exits_124_and_the_job_goes_on(root: Path, workspace
     waited = supervise("wait", root, execution_id, "--timeout", "0", "--json")
     assert (waited.returncode, the_object(waited)["health"]) == (124, "running")
     for number in ("-1", "nan", "inf"):
-        refused = supervise("wait", root, execution_id, "--timeout", number)
-        assert refused.returncode == 2 and b"must be a finite number of seconds" in refused.stderr
+        assert status_here("wait", root, execution_id, "--timeout", number) == 2
 
 
 # In the foreground
@@ -376,9 +395,8 @@ def test_a_state_that_cannot_be_believed_is_listed_shown_and_never_written_over(
     assert (asked.returncode, told["health"]) == (5, "unreadable") and f"{NOBODY}/state.json" in told["error"]
     assert the_object(supervise("show", root, NOBODY, "--json"))["reason"] == "torn"
     for verb in ("stop", "wait", "logs"):
-        assert supervise(verb, root, NOBODY).returncode == 5
-    again = supervise("start", root, "--id", NOBODY, "--workspace", str(workspace), "--", "true")
-    assert again.returncode == 3
+        assert status_here(verb, root, NOBODY) == 5
+    assert status_here("start", root, "--id", NOBODY, "--workspace", str(workspace), "--", "true") == 3
     assert (torn / "state.json").read_bytes() == b""
 
 
@@ -399,8 +417,8 @@ def test_a_job_whose_keeper_was_killed_cannot_be_stopped_and_its_end_is_recorded
     assert (again.returncode, json.loads(again.stdout)) == (0, [])
     after = shown(root, state["execution_id"])
     assert [after[name] for name in ("termination_reason", "exit_code", "signal")] == ["keeper_lost", None, None]
-    assert supervise("stop", root, state["execution_id"]).returncode == 0
-    assert supervise("wait", root, state["execution_id"]).returncode == 125
+    assert status_here("stop", root, state["execution_id"]) == 0
+    assert status_here("wait", root, state["execution_id"]) == 125
 
 
 def test_what_cannot_be_recovered_is_told_and_exits_1(root: Path, workspace: Path) -> None:
@@ -424,9 +442,9 @@ def test_what_has_ended_is_pruned_and_nothing_else(root: Path, workspace: Path, 
     assert (kept.returncode, kept.stdout.decode()) == (0, f"{old}\n")
     assert json.loads(supervise("prune", root, "--older-than", "0", "--json").stdout) == [newer]
     assert [each["execution_id"] for each in json.loads(supervise("list", root, "--json").stdout)] == [live]
-    assert supervise("show", root, old).returncode == 4
+    assert status_here("show", root, old) == 4
     for flags in (["--older-than", "-1"], ["--older-than", "nan"], ["--keep", "-1"], ["--keep", "x"]):
-        assert supervise("prune", root, *flags).returncode == 2
+        assert status_here("prune", root, *flags) == 2
 
 
 # Terminals

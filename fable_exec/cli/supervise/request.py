@@ -21,6 +21,8 @@ _FLAGS = {
     "hard_timeout_seconds": "--hard-timeout",
     "idle_timeout_seconds": "--idle-timeout",
     "labels": "--label",
+    "restart_delay_seconds": "--restart-delay",
+    "restarts": "--restarts",
     "spec_text": "--spec",
     "stop_grace_seconds": "--stop-grace",
 }

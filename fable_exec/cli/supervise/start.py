@@ -46,6 +46,8 @@ def _verdict(_: click.Context, __: click.Parameter, given: str) -> str:
     help="End it after this time without output. [default: never]",
 )
 @click.option("--stop-grace", "stop_grace_seconds", metavar="SECONDS", type=float, help="From SIGTERM to SIGKILL. [default: 10]")
+@click.option("--restarts", metavar="N", type=int, help="How often it may crash and be started again. [default: 0]")
+@click.option("--restart-delay", "restart_delay_seconds", metavar="SECONDS", type=float, help="The pause before. [default: 1]")
 @click.option(
     "--verdict", type=click.Choice(["exit-code", "proof"]), default="exit-code", callback=_verdict, help="What success is."
 )

@@ -72,6 +72,7 @@ def essence(members: Members, now: datetime) -> Iterator[tuple[str, str]]:
     yield from _told("reason", _reason(members))
     yield from _told("exit", _exit(members))
     yield from _told("launch error", members.get("launch_error"))
+    yield from _told("attempt", _attempt(members))
     yield from _times(members, now)
     yield from _told("output", _log(members))
     yield from _told("keeper's log", members.get("supervisor_log"))
@@ -117,6 +118,16 @@ def _exit(members: Members) -> str:
     if members.get("signal") is not None:
         return signal_name(members["signal"])
     return "" if members.get("exit_code") is None else str(members["exit_code"])
+
+
+def _attempt(members: Members) -> str:
+    """Nothing where there was one."""
+    number, earlier = members.get("attempt", 1), members.get("attempts", ())
+    ends = [
+        f"{each['termination_reason']} {signal_name(each['signal']) if each['signal'] else each['returncode']}"
+        for each in earlier
+    ]
+    return "" if number == 1 else f"{number}, after {', '.join(ends[-_NAMED:])}"
 
 
 def _times(members: Members, now: datetime) -> Iterator[tuple[str, str]]:
