@@ -15,7 +15,7 @@ from enum import Enum
 if sys.platform == "linux":
     import fcntl
 
-__all__ = ["Lease", "take_read_lease"]
+__all__ = ["Lease", "give_lease_back", "take_read_lease"]
 
 
 class Lease(Enum):
@@ -29,7 +29,7 @@ class Lease(Enum):
 
 
 def take_read_lease(fd: int) -> Lease:
-    """Take a read lease on a file that was opened for reading; closing the descriptor gives it back.
+    """Take a read lease on a file that was opened for reading, for as short as can be; closing the descriptor gives it back, too.
 
     The holder is told by a signal when somebody wants to write. SIGIO, the default, would end a process that has no handler for
     it; SIGURG is ignored by one, so that one is chosen before there is a lease.
@@ -41,13 +41,27 @@ def take_read_lease(fd: int) -> Lease:
     return Lease.HELD
 
 
+def give_lease_back(fd: int) -> None:
+    """Let those who wait write; nothing where no lease was held."""
+    try:
+        _give_back(fd)
+    except OSError:
+        pass
+
+
 if sys.platform == "linux":
 
     def _take(fd: int) -> None:
         fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
 
+    def _give_back(fd: int) -> None:
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+
 else:
 
     def _take(fd: int) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    def _give_back(fd: int) -> None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))

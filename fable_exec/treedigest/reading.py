@@ -12,7 +12,7 @@ import os
 import stat as stat_bits
 from collections.abc import Callable
 
-from fable_exec._sys.leases import Lease, take_read_lease
+from fable_exec._sys.leases import Lease, give_lease_back, take_read_lease
 from fable_exec.pathguard.directories import HeldDirectory
 
 __all__ = ["Moving", "Reader", "same"]
@@ -57,8 +57,8 @@ class Reader:
         self._leases = leases
         self._sealed = sealed
         self.unproven = 0
-        self.on_bytes: Callable[[int], None] = lambda _: None
-        """Called with the number of bytes, now and then within a long file, and with what was told too much at its end."""
+        self.on_part: Callable[[int], None] = lambda _: None
+        """Called now and then within a long file, with the number of its bytes that are read."""
 
     def digest(self, directory: HeldDirectory, name: str) -> tuple[str, os.stat_result]:
         """The SHA-256 of a regular file in hexadecimal, and what fstat says of it.
@@ -81,7 +81,7 @@ class Reader:
                 # First the stamps, then the lease: a mapping that is made in between moves them when it is first written to.
                 if self._leases:
                     self._lease(fd, name)
-                found = self._hash(fd, before.st_size)
+                found = self._hash(fd, before.st_size, name)
                 if found is not None and same(before, os.fstat(fd)):
                     return found, before
             finally:
@@ -97,14 +97,14 @@ class Reader:
                 raise Moving(name, "unproven")
             self.unproven += 1
 
-    def _hash(self, fd: int, size: int) -> str | None:
+    def _hash(self, fd: int, size: int, name: str) -> str | None:
         """None when there was more or less to read than `size`."""
         if size > SMALL_BYTES:
-            return self._hash_long(fd, size)
+            return self._hash_long(fd, size, name)
         data = os.read(fd, size + 1)
         return hashlib.sha256(data).hexdigest() if len(data) == size else None
 
-    def _hash_long(self, fd: int, size: int) -> str | None:
+    def _hash_long(self, fd: int, size: int, name: str) -> str | None:
         digest = hashlib.sha256()
         buffer = memoryview(bytearray(SMALL_BYTES))
         total = told = 0
@@ -114,7 +114,16 @@ class Reader:
             if total > size:
                 return None
             if total - told >= PROGRESS_BYTES:
-                self.on_bytes(total - told)
+                self._let_others(fd, name, total)
                 told = total
-        self.on_bytes(-told)  # who asked counts the whole file when it is done
         return digest.hexdigest() if total == size else None
+
+    def _let_others(self, fd: int, name: str, total: int) -> None:
+        """Tell of `total` bytes; meanwhile whoever waits for the lease may write, also who is told."""
+        if not self._leases:
+            self.on_part(total)
+            return
+        give_lease_back(fd)
+        self.on_part(total)
+        if take_read_lease(fd) is Lease.WRITER:
+            raise Moving(name, "writer")

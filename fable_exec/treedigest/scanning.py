@@ -69,13 +69,10 @@ class _Tally:
         self.size_bytes = 0
         self._on_progress = on_progress
 
-    def add_bytes(self, count: int) -> None:
-        self.size_bytes += count
-        self.tell()
-
-    def tell(self) -> None:
+    def tell(self, part_bytes: int = 0) -> None:
+        """With `part_bytes` of a file that is not done."""
         if self._on_progress is not None:
-            self._on_progress(Progress(files=self.files, size_bytes=self.size_bytes))
+            self._on_progress(Progress(files=self.files, size_bytes=self.size_bytes + part_bytes))
 
 
 class Scanner:
@@ -108,7 +105,7 @@ class Scanner:
         self._skip_unreadable = skip_unreadable
         self._tally = _Tally(on_progress)
         self.reader = reader
-        reader.on_bytes = self._tally.add_bytes
+        reader.on_part = self._tally.tell
 
     def nested(self, top: tuple[str, ...]) -> Scanner:
         """The same for a tree within this one; what was read is counted and noted together."""

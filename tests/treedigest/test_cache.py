@@ -1,0 +1,167 @@
+"""The stat cache: it saves reading, is never believed where it could be wrong, and is never needed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fable_exec.errors import StateUnreadable
+from fable_exec.treedigest import DigestCache, Profile, Progress, tree_digest
+from fable_exec.treedigest.reading import Reader
+from tests.treedigest.test_loki import repository
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> DigestCache:
+    directory = tmp_path / "cache"
+    directory.mkdir(mode=0o700)
+    return DigestCache(directory / "digests")
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of files that are read."""
+    names: list[str] = []
+    digest = Reader.digest
+
+    def noted(self: Reader, directory: object, name: str) -> object:
+        names.append(name)
+        return digest(self, directory, name)  # type: ignore[arg-type]  # passed on
+
+    monkeypatch.setattr(Reader, "digest", noted)
+    return names
+
+
+def settle(workspace: Path) -> Path:
+    """Make stamps old enough to be believed."""
+    time.sleep(0.05)
+    return workspace
+
+
+def cached(workspace: Path, cache: DigestCache, profile: Profile | str = "tree") -> str:
+    return tree_digest(workspace, profile, "fast", cache=cache).sha256
+
+
+@pytest.mark.parametrize("profile", Profile)
+def test_an_unchanged_tree_is_not_read_again(profile: Profile, workspace: Path, cache: DigestCache, read: list[str]) -> None:
+    settle(repository(workspace, "a", "sub/b", "sub/c\n", "node_modules/d"))
+    first = cached(workspace, cache, profile)
+    assert sorted({*read}) == ["a", "b", "c\n", "d"]
+    read.clear()
+    assert cached(workspace, DigestCache(cache.path), profile) == first == tree_digest(workspace, profile).sha256
+    assert profile is Profile.LOKI_V3 or set(read[:-4]) == set()  # the last four were read by the call without a cache
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda top: (top / "sub/b").write_text("B"),
+        lambda top: (top / "sub/b").chmod(0o600),
+        lambda top: (top / "sub/b").unlink(),
+        lambda top: (top / "sub/new").write_text("b"),
+        lambda top: os.rename(top / "sub/b", top / "sub/d"),
+        lambda top: os.replace(top / "a", top / "sub/b"),
+        lambda top: ((top / "sub/b").write_text("B"), os.utime(top / "sub/b", ns=(1, 1))),
+        lambda top: (os.rename(top / "sub", top / "old"), (top / "sub").mkdir(), (top / "sub/b").write_text("other")),
+    ],
+)
+@pytest.mark.parametrize("profile", Profile)
+def test_every_change_is_seen_through_the_cache(
+    profile: Profile, change: Callable[[Path], object], workspace: Path, cache: DigestCache
+) -> None:
+    settle(repository(workspace, "a", "sub/b", "sub/c"))
+    before = cached(workspace, cache, profile)
+    change(workspace)
+    assert cached(workspace, cache, profile) == tree_digest(workspace, profile).sha256
+    assert cached(workspace, cache, profile) == tree_digest(workspace, profile).sha256
+    assert change.__code__.co_names[0] == "chmod" or before  # the mode does not count for one profile
+
+
+def test_only_what_changed_is_read_again(workspace: Path, cache: DigestCache, read: list[str]) -> None:
+    settle(repository(workspace, "a", "sub/b", "sub/c"))
+    cached(workspace, cache)
+    (workspace / "sub/c").write_text("C")
+    settle(workspace)
+    read.clear()
+    cached(workspace, cache)
+    assert read == ["c"]
+
+
+def test_a_file_that_was_written_a_moment_ago_is_not_believed(workspace: Path, cache: DigestCache, read: list[str]) -> None:
+    (workspace / "a").write_text("before")
+    cached(workspace, cache)
+    read.clear()
+    cached(workspace, cache)
+    assert read == ["a"]
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: b"", lambda data: data[:-1], lambda data: data[:40] + b"x" + data[41:], bytes.upper]
+)
+def test_a_cache_that_is_torn_counts_as_empty(
+    damage: Callable[[bytes], bytes], workspace: Path, cache: DigestCache, read: list[str]
+) -> None:
+    settle(workspace)
+    (workspace / "a").write_text("x")
+    first = cached(settle(workspace), cache)
+    cache.path.write_bytes(damage(cache.path.read_bytes()))
+    read.clear()
+    assert cached(workspace, cache) == first
+    assert read == ["a"]
+
+
+def test_a_cache_is_of_one_workspace_and_one_profile(workspace: Path, cache: DigestCache, read: list[str]) -> None:
+    settle(repository(workspace, "a"))
+    other = settle(repository(workspace.parent / "other", "a"))
+    for top, profile in ((workspace, "tree"), (workspace, "loki-v3"), (other, "tree")):
+        read.clear()
+        assert cached(top, cache, profile) == tree_digest(top, profile).sha256
+        assert read == ["a", "a"]
+
+
+def test_it_is_private_and_stays_so(workspace: Path, cache: DigestCache) -> None:
+    (workspace / "a").write_text("x")
+    cached(workspace, cache)
+    assert cache.path.stat().st_mode & 0o777 == 0o600
+    cache.path.chmod(0o640)
+    with pytest.raises(StateUnreadable) as refused:
+        cached(workspace, cache)
+    assert refused.value.reason == "not-private"
+    cache.path.chmod(0o600)
+    cache.path.parent.chmod(0o755)
+    with pytest.raises(StateUnreadable):
+        cached(workspace, cache)
+
+
+def test_it_does_not_lie_in_the_workspace(workspace: Path) -> None:
+    (workspace / "private").mkdir(mode=0o700)
+    for path in (workspace / "private/cache", workspace / "private/none/cache"):
+        with pytest.raises(ValueError, match="workspace"):
+            cached(workspace, DigestCache(path))
+
+
+@pytest.mark.parametrize("level", ["stable", "sealed"])
+def test_it_is_no_part_of_a_promise(level: str, workspace: Path, cache: DigestCache) -> None:
+    with pytest.raises(ValueError, match="fast"):
+        tree_digest(workspace, level=level, cache=cache)
+
+
+def test_nothing_is_written_for_a_digest_that_failed_or_an_unchanged_tree(workspace: Path, cache: DigestCache) -> None:
+    settle(workspace)
+    (workspace / "a").write_text("x")
+    settle(workspace)
+
+    def stop(_: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tree_digest(workspace, level="fast", cache=cache, on_progress=stop)
+    assert not cache.path.exists()
+    cached(workspace, cache)
+    written = cache.path.stat().st_mtime_ns
+    cached(workspace, cache)
+    assert cache.path.stat().st_mtime_ns == written
