@@ -9,17 +9,20 @@ from typing import Any
 import attrs
 
 from fable_exec._launcher import removal
-from fable_exec.errors import Conflict, StateUnreadable
+from fable_exec.errors import Conflict, FableExecError, StateUnreadable
 from fable_exec.executions import SCHEMA_VERSION, ExecutionDirectory, now
 from fable_exec.executions.documents import accepted
-from fable_exec.executions.holding import take
+from fable_exec.executions.holding import give_back, take
 from fable_exec.executions.names import SPEC_NAME, workspace_lock_path
 from fable_exec.keeper.requests import Answer, Answered, KeepRequest
 from fable_exec.keeper.surroundings import make_runtime
-from fable_exec.procident import identify
+from fable_exec.lifecycle import State
+from fable_exec.procident import ProcessHandle, ProcessIdentity, identify
 from fable_exec.statefile import HeldState, TerminalRecord
 
 __all__ = ["Claim", "claim"]
+
+_DYING_SECONDS = 2.0
 
 
 @attrs.frozen
@@ -87,13 +90,32 @@ def _take_workspace(request: KeepRequest) -> Answered | None:
     path = workspace_lock_path(Path(request.root), request.workspace["device"], request.workspace["inode"])
     path.parent.mkdir(mode=0o700, exist_ok=True)
     lock = take(path)
-    if lock is not None:
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, request.execution_id.encode("ascii"), 0)
-        return None
     holder = path.read_text("ascii", "replace")[:36]
-    text = f"execution {holder} is live in the workspace {request.workspace['path']}; wait for it or stop it"
+    what = "is live"
+    if lock is not None:
+        if not _lives_on(Path(request.root), holder):
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, request.execution_id.encode("ascii"), 0)
+            return None
+        give_back(lock)
+        what = "lost its keeper, and its job lives on"
+    text = f"execution {holder} {what} in the workspace {request.workspace['path']}; wait for it, stop it or recover it"
     return Answered(answer=Answer.CONFLICT, reason="workspace", text=text)
+
+
+def _lives_on(root: Path, execution_id: str) -> bool:
+    """Whether the job of the last one in a workspace outlived its keeper; one that is dying with it is waited for, in a bound.
+
+    The keeper's lock is free some milliseconds before its job is dead. What cannot be told keeps no workspace for ever.
+    """
+    try:
+        reading = ExecutionDirectory.of(root, execution_id).state.read()
+        if reading is None or reading.document["state"] != State.RUNNING.value:
+            return False
+        with ProcessHandle.reopen(ProcessIdentity.from_members(reading.document["runner_identity"])) as leader:
+            return not leader.wait(_DYING_SECONDS)
+    except (FableExecError, OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _write_spec(directory: Path, text: str | None) -> None:
