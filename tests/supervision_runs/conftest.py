@@ -6,7 +6,7 @@ import json
 import os
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,14 @@ def seed() -> int:
 
 @pytest.fixture
 def inside(pid_box: Callable[..., Finished], tmp_path: Path) -> Callable[..., Any]:
-    """`inside(name, timeout=, max_pids=, powers=False, **arguments)`: what the run answers."""
+    """`inside(name, timeout=, max_pids=, powers=False, into=(), **arguments)`: what the run answers."""
 
-    def run(name: str, *, timeout: float = 60, max_pids: int = 800, powers: bool = False, **arguments: Any) -> Any:
-        into = [*POWERS, *NOT_FIRST] if powers else list(NOT_FIRST)
+    def run(
+        name: str, *, timeout: float = 60, max_pids: int = 800, powers: bool = False, into: Sequence[str] = (), **arguments: Any
+    ) -> Any:
+        way = [*(POWERS if powers else ()), *NOT_FIRST, *into]
         words = json.dumps({"directory": str(tmp_path), **arguments})
-        argv = [*into, sys.executable, "-m", "tests.supervision_runs.inside", name, words]
+        argv = [*way, sys.executable, "-m", "tests.supervision_runs.inside", name, words]
         finished = pid_box(argv, timeout=timeout, max_pids=max_pids, env={**os.environ, "PYTHONPATH": str(PROJECT)})
         assert finished.returncode == 0, finished.stderr
         return json.loads(finished.stdout)

@@ -315,6 +315,40 @@ class Crash:
         }[self._blow.story]
 
 
+def orphan(directory: str, rung: str) -> dict[str, Any]:
+    """A job whose keeper is killed while its init is stopped and cannot end it; then another is asked for in its workspace."""
+    workspace = Path(directory) / "workspace"
+    workspace.mkdir(mode=0o700)
+
+    def job(seconds: float) -> ExecutionSpec:
+        return spec_of(workspace, rung, execution_id=str(uuid.uuid4()), seconds=seconds)
+
+    with Supervisor(Path(directory) / "root") as supervisor:
+        first, second = supervisor.start(job(_LONGEST_SECONDS)), job(0.01)
+        until(lambda: Evidence.of(workspace).runners(first.execution_id))
+        leader, keeper = first.document["runner_pid"], first.document["supervisor_pid"]
+        init = int(Path(f"/proc/{leader}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(init, signal.SIGSTOP)
+        os.kill(keeper, signal.SIGKILL)
+        found = supervisor.wait(first.execution_id, _LONGEST_SECONDS)
+        try:
+            supervisor.start(second)
+            told = "started"
+        except Conflict as error:
+            told = f"conflict: {error.reason}"
+        recovered = [each.done.value for each in supervisor.recover()]
+        is_alive = Evidence.is_alive(workspace, first.execution_id)
+        ended = supervisor.wait(supervisor.start(second).execution_id, _LONGEST_SECONDS)
+    return {
+        "found": found.health.value,
+        "second": told,
+        "recover": recovered,
+        "lives": is_alive,
+        "then": ended.exit_code,
+        "faults": Evidence.of(workspace).faults(),
+    }
+
+
 def crashes(directory: str, rung: str, seed: int, per_moment: int, random_moments: int, workers: int) -> dict[str, Any]:
     """Blows at every moment that the stories of `rung` show, and at random ones.
 

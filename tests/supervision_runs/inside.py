@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.supervision_runs.crashing import crashes
+from tests.supervision_runs.clocks import jumping, other_times
+from tests.supervision_runs.crashing import crashes, orphan
 from tests.supervision_runs.embedding import in_tasks, in_threads
+from tests.supervision_runs.places import life, recover, reside, resided, visit, visited
 from tests.supervision_runs.reusing import reuse
 from tests.supervision_runs.storms import Storm
 
@@ -17,8 +19,17 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "crashes": crashes,
     "in_tasks": in_tasks,
     "in_threads": in_threads,
+    "jumping": jumping,
+    "life": life,
+    "orphan": orphan,
+    "other_times": other_times,
+    "recover": recover,
+    "reside": reside,
+    "resided": resided,
     "reuse": reuse,
     "storm": lambda directory, **terms: Storm(**terms).run(Path(directory)),
+    "visit": visit,
+    "visited": visited,
 }
 
 

@@ -1,7 +1,7 @@
 """SIGKILL to client, zygote, keeper, init, and to several of them, at every moment of an execution and at random ones.
 
 Each time others ask at once for the same execution and for another one in its workspace. Afterwards there is one record, or
-nothing was accepted; no id ran twice; nobody ran beside another; no status was lost where the keeper lived, and none was invented;
+nothing was accepted; no id ran twice, nobody beside another; no status was lost where the keeper lived, and none was invented;
 nothing of the job outlived its keeper by half a second; a second `recover` changes no byte.
 """
 
@@ -31,3 +31,15 @@ def test_at_every_moment_and_at_random_ones(inside: Callable[..., Any], rung: st
     terms = {"per_moment": len(TARGETS), "random_moments": 300, "workers": 3}
     answer = inside("crashes", rung=rung, seed=seed, timeout=3000, max_pids=1200, **terms)
     assert_all_held(answer, 300 + len(TARGETS) * 60)
+
+
+def test_an_orphaned_job_keeps_its_workspace_until_it_is_recovered(inside: Callable[..., Any], rung: str) -> None:
+    """With a namespace the kernel ends it with its keeper, stopped or not."""
+    answer = inside("orphan", rung=rung)
+    assert answer.pop("found") in ("lost", "orphaned")
+    told = (
+        {"second": "started", "recover": ["recorded"]}
+        if rung == "pidns"
+        else {"second": "conflict: workspace", "recover": ["recorded"]}
+    )
+    assert answer == {**told, "lives": False, "then": 0, "faults": []}
