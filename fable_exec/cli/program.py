@@ -14,7 +14,7 @@ from fable_exec.cli.showing import keep_standard_descriptors
 __all__ = ["COMMANDS", "PROGRAM", "main"]
 
 PROGRAM = "fable-exec"
-COMMANDS = ("run", "deadline", "supervise", "serve", "probe", "doctor", "policy", "audit")
+COMMANDS = ("run", "deadline", "supervise", "serve", "probe", "doctor", "policy", "audit", "digest")
 """Each is the attribute `command` of the module of its name with `_command`."""
 
 

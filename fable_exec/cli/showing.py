@@ -23,6 +23,7 @@ __all__ = [
     "at_the_door",
     "keep_standard_descriptors",
     "one_line",
+    "people_console",
     "print_array",
     "print_object",
     "print_parts",
@@ -99,7 +100,7 @@ def print_parts(*parts: RenderableType, least_columns: int) -> None:
 
 
 def _rendered(parts: Iterable[RenderableType], is_terminal: bool, least_columns: int) -> str:
-    out = _console(is_terminal)
+    out = people_console(is_terminal)
     out.width = max(out.width, least_columns)
     with out.capture() as captured:
         for part in parts:
@@ -107,8 +108,8 @@ def _rendered(parts: Iterable[RenderableType], is_terminal: bool, least_columns:
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
-def _console(is_terminal: bool) -> Console:
-    """Lines are folded for a terminal only: what is read by a program or kept in a file stays greppable."""
+def people_console(is_terminal: bool) -> Console:
+    """Where to draw for people. Lines are folded for a terminal only: what a program reads or a file keeps stays greppable."""
     from rich.console import Console
 
     colored = wants_color(is_terminal, os.environ)

@@ -46,6 +46,15 @@ class TreeDigest:
     unproven: int = 0
     """Files of which the system did not tell whether somebody has them open for writing; 0 at the level sealed."""
 
+    def difference_from(self, kept: Manifest) -> Difference:
+        """What of this tree is not as the older manifest `kept` says; without a digest, everything is gone."""
+        if hmac.compare_digest(self.sha256, kept.sha256):
+            return Difference()
+        difference = diff(kept, self.manifest or Manifest(loki_manifest({}, kept.engine_directory)))
+        if difference.is_empty:
+            raise InternalError("two manifests with one meaning have two digests")
+        return difference
+
 
 def tree_digest(
     workspace: str | os.PathLike[str] | Workspace,
@@ -103,15 +112,9 @@ def verify(
     Raises:
         TreeUnstable, PathError, StateUnreadable, PathDenied: as `tree_digest`; StateUnreadable also for what is no manifest.
     """
-    found = tree_digest(
-        workspace, manifest.profile, level, engine_directory=manifest.engine_directory, on_progress=on_progress
-    )  # fmt: skip
-    if hmac.compare_digest(found.sha256, manifest.sha256):
-        return Difference()
-    difference = diff(manifest, found.manifest or Manifest(loki_manifest({}, None)))
-    if difference.is_empty:
-        raise InternalError("two manifests with one meaning have two digests")
-    return difference
+    engine_directory = manifest.engine_directory
+    found = tree_digest(workspace, manifest.profile, level, engine_directory=engine_directory, on_progress=on_progress)
+    return found.difference_from(manifest)
 
 
 @contextlib.contextmanager

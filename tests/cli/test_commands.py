@@ -55,6 +55,7 @@ FLAGS = {
     "policy schema": "--help",
     "audit": "verify --help",
     "audit verify": "--head --json FILE --help",
+    "digest": "--profile --level --engine-dir --manifest --diff --json PATH --help",
 }
 
 
