@@ -270,7 +270,14 @@ class Supervisor:
         return found
 
     def _ask(self, spec: ExecutionSpec, execution_id: str) -> Waiting:
+        """The request, sent. A zygote that died since its last use is replaced: nothing was asked of it."""
         identity = _workspace(spec.workspace)
+        try:
+            return self._ask_zygote(spec, execution_id, identity)
+        except BrokerGone:
+            return self._ask_zygote(spec, execution_id, identity)
+
+    def _ask_zygote(self, spec: ExecutionSpec, execution_id: str, identity: WorkspaceIdentity) -> Waiting:
         zygote = self._zygotes.get(identity.command_owner())
         try:
             return zygote.ask(request_to_keep(spec, execution_id, self.root, identity, zygote, self._proofs))
@@ -298,7 +305,7 @@ class Supervisor:
     def _after(self, error: FableExecError, spec: ExecutionSpec, execution_id: str, is_last: bool) -> Execution | None:
         """What was accepted although the answer is lost; None when it is worth to ask once more, which the id makes safe.
 
-        The zygote may have died since its last use, or the directory was pruned while the keeper made it.
+        The zygote may have died with the request in hand, or the directory was pruned while the keeper made it.
         """
         was_pruned = isinstance(error, LaunchFailed) and (error.stage, error.errno) == ("accept", errno.ENOENT)
         if isinstance(error, BrokerGone) or was_pruned:
