@@ -59,7 +59,8 @@ def attempts(execution: Execution) -> list[tuple[int | None, int | None, str]]:
 
 def pausing(scene: Scene, execution: Execution) -> Execution:
     """The execution while its next attempt is waited for."""
-    return until(lambda: (found := scene.look(execution)).document["attempts"] and found)  # type: ignore[no-any-return]
+    until(lambda: scene.look(execution).document["attempts"])
+    return scene.look(execution)
 
 
 def moment(text: str) -> float:
