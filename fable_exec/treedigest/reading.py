@@ -6,11 +6,13 @@ does not stop. Directories are pathguard's; nothing here follows a link or waits
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
 import stat as stat_bits
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 
 from fable_exec._sys.leases import Lease, give_lease_back, take_read_lease
 from fable_exec.pathguard.directories import HeldDirectory
@@ -19,6 +21,9 @@ __all__ = ["Moving", "Reader", "same"]
 
 SMALL_BYTES = 256 * 1024
 """Read by one call; what is longer, in pieces of this size, which stay in the processor's cache until they are hashed."""
+AHEAD_FROM_BYTES = 4 << 20
+"""From here on a thread reads one piece while another is hashed, which costs more than the reading of what is shorter."""
+AHEAD_BYTES = 2 << 20
 PROGRESS_BYTES = 16 << 20
 _TRIES = 3
 _GONE_OR_SWAPPED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ENODEV)
@@ -106,16 +111,16 @@ class Reader:
 
     def _hash_long(self, fd: int, size: int, name: str) -> str | None:
         digest = hashlib.sha256()
-        buffer = memoryview(bytearray(SMALL_BYTES))
         total = told = 0
-        while count := os.readv(fd, [buffer]):
-            digest.update(buffer if count == SMALL_BYTES else buffer[:count])
-            total += count
-            if total > size:
-                return None
-            if total - told >= PROGRESS_BYTES:
-                self._let_others(fd, name, total)
-                told = total
+        with contextlib.closing(_pieces(fd, size)) as pieces:
+            for piece in pieces:
+                digest.update(piece)
+                total += len(piece)
+                if total > size:
+                    return None
+                if total - told >= PROGRESS_BYTES:
+                    self._let_others(fd, name, total)
+                    told = total
         return digest.hexdigest() if total == size else None
 
     def _let_others(self, fd: int, name: str, total: int) -> None:
@@ -127,3 +132,27 @@ class Reader:
         self.on_part(total)
         if take_read_lease(fd) is Lease.WRITER:
             raise Moving(name, "writer")
+
+
+def _pieces(fd: int, size: int) -> Generator[memoryview, None, None]:
+    """The content, each piece valid until the next one is asked for."""
+    if size < AHEAD_FROM_BYTES:
+        yield from _pieces_in_turn(fd)
+        return
+    with ThreadPoolExecutor(1) as pool:
+        buffers = [memoryview(bytearray(AHEAD_BYTES)) for _ in range(2)]
+        try:
+            reading = pool.submit(os.readv, fd, buffers[:1])
+        except RuntimeError:  # no thread can be had: the process ends, or is at its limit
+            yield from _pieces_in_turn(fd)
+            return
+        while count := reading.result():
+            buffers.reverse()
+            reading = pool.submit(os.readv, fd, buffers[:1])
+            yield buffers[1][:count]
+
+
+def _pieces_in_turn(fd: int) -> Generator[memoryview, None, None]:
+    buffer = memoryview(bytearray(SMALL_BYTES))
+    while count := os.readv(fd, [buffer]):
+        yield buffer[:count]
