@@ -58,6 +58,7 @@ types: env-lint ## mypy for Linux, and of what also runs on macOS for that
 
 bench: env ## every benchmark beside its limit and its peers, into benchmarks/README.md
 	@$(BIN)/python -m benchmarks.run --write $(BENCH_ARGS)
+	@$(BIN)/python -m benchmarks.supervision --write $(SCALE_ARGS)
 
 escapes: env ## every attempt at breaking out, each in a world of its own, into benchmarks/escapes/README.md
 	@$(BIN)/python -m benchmarks.escapes --write
