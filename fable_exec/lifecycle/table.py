@@ -79,6 +79,7 @@ class Row:
 
 
 _END = Row(Phase.ENDING, (Action.TERMINATE, Action.BEGIN_GRACE))
+_KILL = Row(Phase.KILLING, (Action.KILL, Action.BEGIN_KILL_WAIT))
 _RECONCILE = Row(Phase.RECONCILING, (Action.RECONCILE,))
 _CONCLUDE = Row(Phase.EXITED, (Action.RECORD_OUTCOME,))
 _NEVER_RAN = Row(Phase.EXITED, (Action.CLOSE_GATE, Action.RECORD_OUTCOME))
@@ -93,14 +94,14 @@ TRANSITIONS: Mapping[tuple[Phase | None, type[Event]], Row] = MappingProxyType(
         (Phase.ACCEPTED, HostRebooted): _CONCLUDE,
         (Phase.RUNNING, StopRequested): _END,
         (Phase.RUNNING, DeadlinePassed): _END,
-        (Phase.RUNNING, LimitExceeded): _END,
+        (Phase.RUNNING, LimitExceeded): _KILL,
         (Phase.RUNNING, LeaderExited): _RECONCILE,
         (Phase.RUNNING, LaunchFailed): _NEVER_RAN,
         (Phase.RUNNING, KeeperLost): _CONCLUDE,
         (Phase.RUNNING, HostRebooted): _CONCLUDE,
         (Phase.ENDING, SignalSent): Row(Phase.ENDING),
-        (Phase.ENDING, LimitExceeded): Row(Phase.ENDING),
-        (Phase.ENDING, WaitElapsed): Row(Phase.KILLING, (Action.KILL, Action.BEGIN_KILL_WAIT)),
+        (Phase.ENDING, LimitExceeded): _KILL,
+        (Phase.ENDING, WaitElapsed): _KILL,
         (Phase.ENDING, LeaderExited): _RECONCILE,
         (Phase.ENDING, LaunchFailed): _NEVER_RAN,
         (Phase.KILLING, SignalSent): Row(Phase.KILLING),
@@ -183,7 +184,7 @@ def step(progress: Progress | None, event: Event) -> tuple[Progress, tuple[Actio
     before = progress or Progress(phase=row.phase)
     if phase is Phase.RESTARTING and isinstance(event, Started | LaunchFailed):
         before = _next_attempt(before)
-    begins_to_end = phase is Phase.RUNNING and row.phase is Phase.ENDING
+    begins_to_end = phase is Phase.RUNNING and row.phase in (Phase.ENDING, Phase.KILLING)
     ending_for = event if begins_to_end else before.ending_for
     return attrs.evolve(before, phase=row.phase, facts=_noted(before, event), ending_for=ending_for), row.actions
 

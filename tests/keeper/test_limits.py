@@ -29,7 +29,7 @@ def limits_told(execution: Any) -> list[tuple[str, bool]]:
 
 def test_too_many_processes_are_called_so(scene: Scene) -> None:
     execution = run(scene, CROWD, Limits(processes=20))
-    assert ending(execution) == ("pids_limited", None, signal.SIGTERM)
+    assert ending(execution) == ("pids_limited", None, signal.SIGKILL)
     assert limits_told(execution) == [("processes", False)]
     assert (descendants(execution)["quiescent"], descendants(execution)["remaining"]) == (True, 0)
 
@@ -48,7 +48,7 @@ def test_a_leader_whose_tree_used_the_time_gets_the_same_signal_and_left_nobody_
 
 def test_a_leader_that_does_not_heed_it_is_ended(scene: Scene) -> None:
     execution = run(scene, f"import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\n{THREE_BURN}{WAIT}", ONE_SECOND)
-    assert ending(execution) == ("cpu_limited", None, signal.SIGTERM)
+    assert ending(execution) == ("cpu_limited", None, signal.SIGKILL)
     assert limits_told(execution)[0] == ("cpu", False)
 
 

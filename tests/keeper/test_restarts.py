@@ -178,7 +178,7 @@ NOT_RESTARTED: dict[str, tuple[str, dict[str, Any], tuple[str, int | None, int |
     "too much output": ("head -c 100000 /dev/zero; exit 1", {"max_output_bytes": 5000}, ("output_limited", 1, None)),
     "a daemon left": ("setsid sleep 60 & exit 1", {}, ("descendants_terminated", 1, None)),
     "too much processor time": ("trap '' XCPU; kill -XCPU $$; while :; do :; done", {"limits": Limits(cpu_seconds=1)},
-                                ("cpu_limited", None, signal.SIGTERM)),
+                                ("cpu_limited", None, signal.SIGKILL)),
 }  # fmt: skip
 
 

@@ -174,6 +174,12 @@ def test_a_job_whose_end_was_wanted_is_not_started_again(wanted: list[lc.Event],
     assert lc.is_restarted(crashed.facts, crashed.attempt, 100)
 
 
+@pytest.mark.parametrize("before", [[], [STOP]], ids=["running", "in its grace"])
+def test_a_job_over_a_limit_gets_no_grace(before: list[lc.Event]) -> None:
+    _, done = walk([*BEGUN, *before, MEMORY])
+    assert done[-2:] == [Action.KILL, Action.BEGIN_KILL_WAIT]
+
+
 def test_what_is_done_for_a_second_attempt() -> None:
     _, done = walk([*CRASHED, WAIT, lc.Started(), lc.LeaderExited(0), ALONE, YES])
     assert [action.value for action in done] == [
