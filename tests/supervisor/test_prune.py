@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from fable_exec.errors import Conflict, UnknownExecution
+from fable_exec.executions import holding
 from fable_exec.executions.holding import is_held, take
 from fable_exec.executions.names import workspace_locks_in
 from fable_exec.supervisor import Supervisor
-from tests.leaks import nothing_left
-from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, make_spec
+from tests.leaks import nothing_left, open_descriptors
+from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, make_spec, until
 
 
 @pytest.fixture
@@ -170,13 +171,17 @@ def test_locks_of_workspaces_go_where_nobody_needs_them(jobs: Jobs) -> None:
     )
 
 
-def test_a_lock_that_is_removed_while_another_waits_for_it_is_not_taken_by_two(tmp_path: Path) -> None:
+def test_a_lock_that_is_removed_while_another_waits_for_it_is_not_taken_by_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "_HOLDER_SECONDS", LONG_SECONDS)
     path = tmp_path / "lock"
     held = take(path)
     assert held is not None
     found: list[int | None] = []
     waiting = threading.Thread(target=lambda: found.append(take(path)))
     waiting.start()
+    until(lambda: list(open_descriptors().values()).count(str(path)) == 2)
     path.unlink()
     os.close(held)
     waiting.join(LONG_SECONDS)
