@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +62,24 @@ def _existing(held: HeldState, request: KeepRequest) -> Answered | None:
 
 
 def _claim(directory: ExecutionDirectory, held: HeldState, request: KeepRequest) -> Claim | Answered:
-    run_lock = take(directory.run_lock)
-    if run_lock is None:
-        text = f"a keeper of execution {request.execution_id} lives, and its state is gone"
-        return Answered(answer=Answer.CONFLICT, reason="kept", text=text)
-    busy = _take_workspace(request)
-    if busy is not None:
-        return busy
-    record = directory.state.terminal_record()
+    # What is not accepted gives its locks back at once: the end of this process takes its time, and others ask meanwhile.
+    with ExitStack() as not_accepted:
+        run_lock = take(directory.run_lock)
+        if run_lock is None:
+            text = f"a keeper of execution {request.execution_id} lives, and its state is gone"
+            return Answered(answer=Answer.CONFLICT, reason="kept", text=text)
+        not_accepted.callback(give_back, run_lock)
+        workspace_lock = _take_workspace(request)
+        if isinstance(workspace_lock, Answered):
+            return workspace_lock
+        not_accepted.callback(give_back, workspace_lock)
+        record = directory.state.terminal_record()
+        document = _accept(directory, held, request)
+        not_accepted.pop_all()
+    return Claim(directory, run_lock, record, document)
+
+
+def _accept(directory: ExecutionDirectory, held: HeldState, request: KeepRequest) -> dict[str, Any]:
     _write_spec(directory.path, request.spec_text)
     runtime = Path(request.runtime)
     if runtime.parent == directory.path:
@@ -82,11 +93,11 @@ def _claim(directory: ExecutionDirectory, held: HeldState, request: KeepRequest)
         accepted_at=now(),
     )
     held.write(document)
-    return Claim(directory, run_lock, record, document)
+    return document
 
 
-def _take_workspace(request: KeepRequest) -> Answered | None:
-    """Hold the workspace for this execution as long as we live; the descriptor is never closed."""
+def _take_workspace(request: KeepRequest) -> int | Answered:
+    """A descriptor that holds the workspace for this execution, as long as it is open."""
     path = workspace_lock_path(Path(request.root), request.workspace["device"], request.workspace["inode"])
     path.parent.mkdir(mode=0o700, exist_ok=True)
     lock = take(path)
@@ -96,7 +107,7 @@ def _take_workspace(request: KeepRequest) -> Answered | None:
         if not _lives_on(Path(request.root), holder):
             os.ftruncate(lock, 0)
             os.pwrite(lock, request.execution_id.encode("ascii"), 0)
-            return None
+            return lock
         give_back(lock)
         what = "lost its keeper, and its job lives on"
     text = f"execution {holder} {what} in the workspace {request.workspace['path']}; wait for it, stop it or recover it"
