@@ -136,7 +136,7 @@ def at_reconcile(scene: _Scene) -> tuple[str, list[str]]:
     return f"{answer}, {'in time' if came_in_time else 'too late'}", signals
 
 
-_MOMENTS: dict[str, Callable[[_Scene], tuple[str, list[str]]]] = {
+MOMENTS: dict[str, Callable[[_Scene], tuple[str, list[str]]]] = {
     "stop": at_stop,
     "recover": at_recover,
     "reconcile": at_reconcile,
@@ -149,7 +149,7 @@ def reuse(directory: str, rung: str, moment: str, rounds: int) -> dict[str, Any]
     ends: collections.Counter[str] = collections.Counter()
     signals: collections.Counter[str] = collections.Counter()
     for _ in range(rounds):
-        end, got = _MOMENTS[moment](scene)
+        end, got = MOMENTS[moment](scene)
         ends[end] += 1
         signals.update(got)
     scene.supervisor.close()

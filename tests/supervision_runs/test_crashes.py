@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.supervision_runs.blows import TARGETS
+from tests.supervision_runs.running import QUICK, WHOLE
 
 
 def assert_all_held(answer: dict[str, Any], blows: int) -> None:
@@ -22,15 +22,15 @@ def assert_all_held(answer: dict[str, Any], blows: int) -> None:
 
 
 def test_at_some_moments(inside: Callable[..., Any], rung: str, seed: int) -> None:
-    answer = inside("crashes", rung=rung, seed=seed, per_moment=0, random_moments=14, workers=3)
-    assert_all_held(answer, 14)
+    answer = inside("crashes", rung=rung, seed=seed, **QUICK["crashes"])
+    assert_all_held(answer, QUICK["crashes"]["random_moments"])
 
 
 @pytest.mark.deep
 def test_at_every_moment_and_at_random_ones(inside: Callable[..., Any], rung: str, seed: int) -> None:
-    terms = {"per_moment": len(TARGETS), "random_moments": 300, "workers": 3}
+    terms = WHOLE["crashes"]
     answer = inside("crashes", rung=rung, seed=seed, timeout=3000, max_pids=1200, **terms)
-    assert_all_held(answer, 300 + len(TARGETS) * 60)
+    assert_all_held(answer, terms["random_moments"] + 60 * terms["per_moment"])  # there are more than 80 moments
 
 
 def test_an_orphaned_job_keeps_its_workspace_until_it_is_recovered(inside: Callable[..., Any], rung: str) -> None:

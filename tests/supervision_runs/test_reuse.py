@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.supervision_runs.running import QUICK, WHOLE
+
 pytestmark = pytest.mark.requires_ability("userns")
 
-ROUNDS = pytest.mark.parametrize("rounds", [6, pytest.param(500, marks=pytest.mark.deep)])
+ROUNDS = pytest.mark.parametrize(
+    "rounds", [QUICK["reuse"]["rounds"], pytest.param(WHOLE["reuse"]["rounds"], marks=pytest.mark.deep)]
+)
 
 
 def run(inside: Callable[..., Any], **terms: Any) -> Any:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-QUICK = {"starts": 400, "processes": 4, "ids": 12, "workspaces": 6}
-WHOLE = {"starts": 10_000, "processes": 16, "ids": 200, "workspaces": 100}
+from tests.supervision_runs.running import QUICK, WHOLE
 
 
 def assert_one_runner_each(answer: dict[str, Any], starts: int, ids: int) -> None:
@@ -19,11 +18,12 @@ def assert_one_runner_each(answer: dict[str, Any], starts: int, ids: int) -> Non
 
 
 def test_of_many_starters_one_has_its_way_and_all_are_told(inside: Callable[..., Any], rung: str, seed: int) -> None:
-    answer = inside("storm", **QUICK, rung=rung, seed=seed)
-    assert_one_runner_each(answer, QUICK["starts"], QUICK["ids"])
+    terms = QUICK["storm"]
+    assert_one_runner_each(inside("storm", **terms, rung=rung, seed=seed), terms["starts"], terms["ids"])
 
 
 @pytest.mark.deep
 def test_of_ten_thousand_starts_one_has_its_way_and_all_are_told(inside: Callable[..., Any], rung: str, seed: int) -> None:
-    answer = inside("storm", timeout=600, max_pids=1400, **WHOLE, rung=rung, seed=seed)
-    assert_one_runner_each(answer, WHOLE["starts"], WHOLE["ids"])
+    terms = WHOLE["storm"]
+    answer = inside("storm", timeout=600, max_pids=1400, **terms, rung=rung, seed=seed)
+    assert_one_runner_each(answer, terms["starts"], terms["ids"])
