@@ -14,10 +14,12 @@ from pathlib import Path
 from fable_exec._launcher import kernel
 from fable_exec._launcher.control_group import beside_own
 
-__all__ = ["Leaf", "leaves_of", "make_leaf"]
+__all__ = ["Leaf", "leaves_of", "make_leaf", "remove_forgotten"]
 
 _PREFIX = "fable-exec-"
 _PAUSE_SECONDS = 0.005
+_FORGOTTEN_SECONDS = 60.0
+"""A keeper puts its init into a new group within milliseconds."""
 
 
 class Leaf:
@@ -72,6 +74,16 @@ def leaves_of(name: str) -> list[Leaf]:
     """The groups beside our own whose names begin so, as keepers that died have left them."""
     parent = beside_own()
     return [Leaf(path) for path in Path(parent).glob(f"{_PREFIX}{name}*")] if parent else []
+
+
+def remove_forgotten() -> None:
+    """Remove the groups that nobody is in any more: of keepers that were killed, and that nobody recovers."""
+    for leaf in leaves_of(""):
+        try:
+            if time.time() - leaf.path.stat().st_ctime > _FORGOTTEN_SECONDS:
+                leaf.path.rmdir()  # the kernel removes none that has a process
+        except OSError:
+            continue
 
 
 def _write(path: Path, text: bytes) -> None:

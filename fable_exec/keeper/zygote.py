@@ -17,6 +17,7 @@ from fable_exec._launcher import kernel, steps, wire
 from fable_exec._launcher.descriptor_limit import raise_descriptor_limit
 from fable_exec._launcher.probe import probe
 from fable_exec.keeper.keeper import ENDING_SIGNALS, keep
+from fable_exec.keeper.leaf import remove_forgotten
 from fable_exec.keeper.proving import prove
 from fable_exec.keeper.requests import KeepRequest
 
@@ -34,6 +35,7 @@ def serve(its_socket: int) -> None:
     host = wire.adopt(its_socket)
     hello, handles = wire.receive(host)
     wire.send(host, {"support": _support(hello["user"], hello["group"])})
+    remove_forgotten()
     gc.collect()
     gc.freeze()
     try:

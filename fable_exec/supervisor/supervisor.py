@@ -15,7 +15,7 @@ from typing import Any
 
 from fable_exec.errors import BrokerGone, Conflict, FableExecError, InvalidRequest, LaunchFailed, StateUnreadable
 from fable_exec.executions import ExecutionDirectory, ExecutionSpec, default_root
-from fable_exec.executions.names import RUNNER_LOG_NAME, SUPERVISOR_LOG_NAME, canonical_id, ids_in
+from fable_exec.executions.names import RUNNER_LOG_NAME, STATE_DIR_VARIABLE, SUPERVISOR_LOG_NAME, canonical_id, ids_in
 from fable_exec.keeper.requests import Answer, Answered
 from fable_exec.runner import WorkspaceIdentity
 from fable_exec.supervisor.execution import Execution, UnreadableExecution, looked_at, required
@@ -271,6 +271,7 @@ class Supervisor:
 
     def _ask(self, spec: ExecutionSpec, execution_id: str) -> Waiting:
         """The request, sent. A zygote that died since its last use is replaced: nothing was asked of it."""
+        _keep_apart(self.root, spec.workspace)
         identity = _workspace(spec.workspace)
         try:
             return self._ask_zygote(spec, execution_id, identity)
@@ -342,6 +343,16 @@ async def _answer_to(waiting: Waiting) -> None:
             await readable(waiting.channel.fileno())
     except TimeoutError:
         raise waiting.too_late() from None
+
+
+def _keep_apart(root: Path, workspace: Path) -> None:
+    """A job writes in its workspace: its own record must not lie there."""
+    real = os.path.realpath(root)
+    if os.path.commonpath((real, workspace)) == str(workspace):
+        raise InvalidRequest(
+            f"the directory of all executions, {ascii(real)[:400]}, lies in the workspace, where a job could change its own"
+            f" record; choose another (--root, {STATE_DIR_VARIABLE})"
+        )
 
 
 def _workspace(path: Path) -> WorkspaceIdentity:

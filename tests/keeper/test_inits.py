@@ -12,6 +12,7 @@ import pytest
 
 from fable_exec._launcher.control_group import beside_own
 from fable_exec.errors import Conflict
+from fable_exec.keeper import leaf
 from fable_exec.supervisor import Execution, Supervisor
 from tests.keeper.scenes import NEEDS, Scene, supervising, until
 
@@ -89,3 +90,16 @@ def is_ignored(pid: int, number: int) -> bool:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     mask = next(line.split()[1] for line in lines if line.startswith("SigIgn:"))
     return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+def test_an_empty_group_that_nobody_recovers_is_removed_once_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not beside_own():
+        pytest.skip("no control group is delegated to this user")
+    mine = leaf.make_leaf(f"forgotten-{os.getpid()}")
+    assert mine is not None
+    monkeypatch.setattr(leaf, "leaves_of", lambda name: [mine])  # others' are not this test's to remove
+    leaf.remove_forgotten()
+    assert mine.path.exists()
+    monkeypatch.setattr(leaf, "_FORGOTTEN_SECONDS", 0.0)
+    leaf.remove_forgotten()
+    assert not mine.path.exists()

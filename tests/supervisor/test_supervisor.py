@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fable_exec.errors import BrokerGone, Conflict
+from fable_exec.errors import BrokerGone, Conflict, InvalidRequest
 from fable_exec.lifecycle import Health
 from fable_exec.supervisor import Execution, Supervisor, UnreadableExecution
 from tests import hosts
@@ -25,6 +25,14 @@ from tests.supervisor.jobs import LONG_SECONDS, Jobs, make_spec, until
 def supervisor(tmp_path: Path) -> Any:
     with Supervisor(tmp_path / "root") as opened:
         yield opened
+
+
+def test_records_within_reach_of_a_job_are_refused(tmp_path: Path) -> None:
+    """The directory of all executions in the workspace, or one with it."""
+    for root in (tmp_path, tmp_path / "state" / "executions"):
+        with Supervisor(root) as supervisor, pytest.raises(InvalidRequest, match="could change its own record"):
+            supervisor.start(make_spec(tmp_path, "true"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def zygotes() -> set[int]:
