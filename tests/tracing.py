@@ -31,7 +31,7 @@ _ENTRY = 1
 _INFO = struct.Struct("=B3xIQQ7Q")  # op, arch, ip, sp, then number and six arguments at the entry
 _NO_CALL = 0xFFFF_FFFF_FFFF_FFFF
 _X86_ORIG_RAX, _X86_RAX, _X86_RDX = 15 * 8, 10 * 8, 12 * 8
-MOST_STOPS = 4000
+MOST_STOPS = 400_000
 
 _machine = platform.machine()
 _NAMES = {number: name for name, number in (syscalls_x86_64 if _machine == "x86_64" else syscalls_aarch64).NUMBERS.items()}
@@ -163,7 +163,8 @@ def _stops(pid: int) -> Iterator[tuple[bool, str]]:
 
 def _let_go(pid: int) -> None:
     _trace(_CONT, pid)
-    os.waitpid(pid, 0)
+    while os.WIFSTOPPED(os.waitpid(pid, 0)[1]):  # by a signal, such as that of a child's end
+        _trace(_CONT, pid)
 
 
 def _skip(pid: int) -> None:

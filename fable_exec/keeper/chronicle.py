@@ -24,7 +24,10 @@ class Chronicle:
 
     def __init__(self, directory: Path) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._log = os.open(directory / SUPERVISOR_LOG_NAME, flags, 0o600)
+        try:
+            self._log = os.open(directory / SUPERVISOR_LOG_NAME, flags, 0o600)
+        except OSError:
+            self._log = -1
 
     def write(self, event: Event, phase: Phase) -> None:
         """Note `event`, and the phase that it led to."""

@@ -28,26 +28,34 @@ _DYING_SECONDS = 2.0
 
 @attrs.frozen
 class Claim:
-    """An accepted execution: its locks are held as long as this process lives, and its end can be recorded."""
+    """An accepted execution: its locks are held as long as this process lives, and its end can be recorded.
+
+    `fault` says why it must not be started all the same.
+    """
 
     directory: ExecutionDirectory
     run_lock: int
     record: TerminalRecord
     document: dict[str, Any]
+    fault: str | None = None
 
 
 def claim(request: KeepRequest) -> Claim | Answered:
     """Accept `request`, durably, or say why not. What was not accepted leaves no state."""
     directory = ExecutionDirectory.of(Path(request.root), request.execution_id)
+    found: Claim | Answered | None = None
     try:
         directory.make()
         with directory.state.locked() as held:
-            return _existing(held, request) or _claim(directory, held, request)
+            found = _existing(held, request) or _claim(directory, held, request)
+        return found
     except StateUnreadable as error:
         return Answered(answer=Answer.CONFLICT, reason="unreadable", text=str(error))
     except Conflict as error:
         return Answered(answer=Answer.CONFLICT, reason=error.reason, text=str(error))
     except OSError as error:
+        if isinstance(found, Claim):  # the lock could not be given back in the proper way
+            return attrs.evolve(found, fault=f"state: {error}")
         return Answered(answer=Answer.FAILED, reason="accept", text=str(error), errno=error.errno or 0)
 
 
@@ -74,26 +82,37 @@ def _claim(directory: ExecutionDirectory, held: HeldState, request: KeepRequest)
             return workspace_lock
         not_accepted.callback(give_back, workspace_lock)
         record = directory.state.terminal_record()
-        document = _accept(directory, held, request)
+        document = _prepared(directory, request)
+        fault = _accept(held, document)
         not_accepted.pop_all()
-    return Claim(directory, run_lock, record, document)
+    return Claim(directory, run_lock, record, document, fault)
 
 
-def _accept(directory: ExecutionDirectory, held: HeldState, request: KeepRequest) -> dict[str, Any]:
+def _accept(held: HeldState, document: dict[str, Any]) -> str | None:
+    """Write it; why it may not be on the disk although it stands there, None when it is. Raises OSError where it does not."""
+    try:
+        held.write(document)
+    except OSError as error:
+        if held.read() is None:
+            raise
+        return f"state: {error}"
+    return None
+
+
+def _prepared(directory: ExecutionDirectory, request: KeepRequest) -> dict[str, Any]:
+    """The document, and the files that an execution has from the start."""
     _write_spec(directory.path, request.spec_text)
     runtime = Path(request.runtime)
     if runtime.parent == directory.path:
         removal.remove_tree(str(runtime))  # of a start that was not accepted
     make_runtime(runtime, request.user, request.group)
-    document = accepted(
+    return accepted(
         execution_id=request.execution_id,
         schema_version=SCHEMA_VERSION,
         request=request.defined,
         supervisor=identify(os.getpid()),
         accepted_at=now(),
     )
-    held.write(document)
-    return document
 
 
 def _take_workspace(request: KeepRequest) -> int | Answered:

@@ -29,7 +29,7 @@ __all__ = ["Init", "Job", "NotMade", "unmake"]
 
 _MAKE_SECONDS = 20.0
 _END_SECONDS = 2.0
-_ORPHAN_PAUSE_SECONDS = 0.002
+_STUBBORN_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.01
 _ANSWER_BYTES = 65536
 _PROOFS = {"cgroup": "cgroup_empty", "pidns": "pidns_dead", "subreaper": "echild"}
 
@@ -148,12 +148,14 @@ class Job:
     def adopt_orphans(self, seconds: float) -> bool:
         """End whatever an init without a namespace left to us, its subreaper; whether wait(2) says that nothing is left."""
         give_up_at = time.monotonic() + seconds
+        pause = 0.0
         self._reap_orphans()
         while has_children() and time.monotonic() < give_up_at:
-            kill_children()
-            freeze_and_kill()
+            kill_children() if pause < _STUBBORN_PAUSE_SECONDS else freeze_and_kill()
+            # Killed children need a moment to die; who does not by then may be forking on.
+            time.sleep(pause)
             self._reap_orphans()
-            time.sleep(_ORPHAN_PAUSE_SECONDS)
+            pause = min(_LONGEST_PAUSE_SECONDS, pause + 0.0005)
         return not has_children()
 
     def _reap_orphans(self) -> None:

@@ -159,10 +159,9 @@ class _Keeper:
         self._wishes = wishes
         self._directory = claimed.directory
         self._chronicle = Chronicle(self._directory.path)
-        self._bell = bell.hang(self._directory.path)
         self._ready = Readiness()
         self._ready.watch(wishes.descriptor, wishes.wake)
-        self._ready.watch(self._bell, lambda: wishes.hear(self._bell))
+        self._fault = claimed.fault or self._hang_bell()
         self._timers = Timers()
         self._progress: Progress | None = None
         self._events: deque[Event] = deque()
@@ -181,6 +180,15 @@ class _Keeper:
         self._usage: Usage | None = None
         self._planted = Swept()
         self._facts: dict[str, Any] = {}
+
+    def _hang_bell(self) -> str | None:
+        """Why nobody could wake us; None when somebody can."""
+        try:
+            its_bell = bell.hang(self._directory.path)
+        except OSError as error:
+            return f"bell: {error}"
+        self._ready.watch(its_bell, lambda: self._wishes.hear(its_bell))
+        return None
 
     def keep(self) -> None:
         """Until the end. A fault of ours ends this process, and with it the job; its last line tells of it."""
@@ -240,7 +248,11 @@ class _Keeper:
         """Done before this keeper was made: claiming."""
 
     def _start(self) -> Event:
-        event = self._make_attempt()
+        event: Event
+        try:
+            event = self._make_attempt()
+        except OSError as error:  # whatever of ours failed: nothing has run, and the record shall say so
+            event = LaunchFailed(f"keeper: {error}", error.errno)
         if not isinstance(event, StopRequested):
             self._reconciliation = self._exited_at = None  # those of the attempt before: it is this one that is told of now
         return event
@@ -251,6 +263,9 @@ class _Keeper:
             return LaunchFailed(self._request.launch_error or "no plan", self._request.launch_errno)
         if isinstance(init, NotMade):
             return _not_made(init)
+        if self._fault is not None:
+            init.dismiss()
+            return LaunchFailed(self._fault)
         if self._is_asked_to_stop():
             init.dismiss()
             return StopRequested()

@@ -22,11 +22,19 @@ class OutputLog:
     """
 
     def __init__(self, path: Path, most_bytes: int) -> None:
-        self._log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self._path, self._log = path, -1
+        self._open()
         self._room = most_bytes
         self.written_bytes = self.dropped_bytes = 0
         self.pipe = -1
         self.is_over = True
+
+    def _open(self) -> None:
+        """Where it cannot be opened now it is tried again with each piece, and what comes until then is dropped."""
+        try:
+            self._log = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError:
+            pass
 
     def attach(self, pipe: int) -> None:
         """Read `pipe` from now on."""
@@ -63,6 +71,8 @@ class OutputLog:
     def _append(self, piece: bytes) -> int:
         """How many bytes of it are in the log: a full disk must not end the job, nor hold it up."""
         done = 0
+        if self._log < 0:
+            self._open()
         while done < len(piece):
             try:
                 done += os.write(self._log, piece[done:])

@@ -123,7 +123,8 @@ def run_shape(scene: Scene, shape: Shape) -> dict[str, Any]:
         wrong.append(f"took {elapsed:.2f} s")
     if left:
         wrong.append(f"left {left[:3]}")
-    told = {name: execution.document[name] for name in ("termination_reason", "returncode", "quiescence_proof", "descendants")}
+    names = ("termination_reason", "returncode", "containment", "quiescence_proof", "descendants")
+    told = {name: execution.document[name] for name in names}
     return {"shape": shape.name, "seconds": round(elapsed, 3), "wrong": wrong, **told}
 
 
@@ -153,8 +154,8 @@ def _faults(shape: Shape, execution: Execution, rung: str) -> Iterator[str]:
     told = document["descendants"]
     if document["termination_reason"] != expected_reason(shape) and shape.name not in TAILS:
         yield f"{document['termination_reason']} for {expected_reason(shape)}"
-    if document["quiescence_proof"] != PROOFS[rung]:
-        yield f"proof {document['quiescence_proof']}"
+    if document["containment"] not in (rung, "cgroup") or document["quiescence_proof"] != PROOFS[document["containment"]]:
+        yield f"held by {document['containment']}, proof {document['quiescence_proof']}"
     if (told["checked"], told["quiescent"], told["remaining_pids"], told["error"]) != (True, True, [], None):
         yield "not said to be quiescent"
     if shape.name in TAILS:

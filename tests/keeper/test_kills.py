@@ -1,0 +1,163 @@
+"""kill -9 of the init, of the keeper, of both, of the zygote: nothing goes on unkept, and no status is invented."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from fable_exec.lifecycle import Health, State
+from fable_exec.supervisor import Execution
+from tests import hosts
+from tests.keeper.scenes import (
+    NEEDS,
+    PROOFS,
+    WITHOUT_GROUPS,
+    Scene,
+    ending,
+    init_of,
+    keeper_of,
+    runs,
+    supervising,
+    until,
+    zygote_of,
+)
+from tests.keeper.test_stops import MOMENTS
+
+RUNGS = [pytest.param(rung, marks=pytest.mark.requires_ability(*NEEDS[rung])) for rung in NEEDS]
+
+
+def family(scene: Scene, marker: str, **more: object) -> Execution:
+    """A leader, a child of it, and one that left for a session of its own."""
+    execution = scene.shell(f"sleep {marker} & setsid sleep {marker} & echo go; exec sleep {marker}", **more)
+    scene.said(execution, b"go")
+    until(lambda: len(hosts.alive_with(marker)) >= 3)
+    return execution
+
+
+def gone(marker: str) -> None:
+    until(lambda: not hosts.alive_with(marker), 10)
+
+
+def test_without_its_init_a_job_is_ended_and_its_end_recorded(scene: Scene) -> None:
+    marker = hosts.unique_sleep()
+    execution = family(scene, marker)
+    os.kill(init_of(execution), signal.SIGKILL)
+    found = scene.ended(execution)
+    assert hosts.alive_with(marker) == []
+    assert (found.document["quiescence_proof"], found.document["descendants"]["quiescent"]) == (PROOFS[scene.rung], True)
+    assert found.document["termination_reason"] in ("crashed", "descendants_terminated")
+    assert found.document["returncode"] in (None, -signal.SIGKILL), "what the kernel said, or that nobody was told"
+
+
+def test_without_its_keeper_a_job_is_ended_and_recover_says_so(scene: Scene) -> None:
+    marker = hosts.unique_sleep()
+    execution = family(scene, marker)
+    os.kill(keeper_of(execution), signal.SIGKILL)
+    gone(marker)
+    found = scene.left(execution)
+    assert (found.health, found.state) == (Health.LOST, State.RUNNING)
+    recovered = [each for each in scene.supervisor.recover() if each.execution_id == execution.execution_id]
+    assert len(recovered) == 1
+    assert ending(scene.look(execution)) == ("keeper_lost", None, None)
+
+
+def test_when_the_lock_of_a_dead_keeper_is_free_its_workspace_takes_the_next_and_the_job_is_soon_gone(scene: Scene) -> None:
+    marker = hosts.unique_sleep()
+    execution = family(scene, marker)
+    os.kill(keeper_of(execution), signal.SIGKILL)
+    scene.left(execution)
+    assert ending(scene.run("sh", "-c", "exit 3")) == ("crashed", 3, None)
+    gone(marker)
+
+
+@pytest.mark.parametrize("order", ["keeper first", "init first"])
+def test_without_keeper_and_init_at_once_the_leader_dies_and_with_a_namespace_all(scene: Scene, order: str) -> None:
+    """What is left of the other rung is said in docs/explanation/threat-model.md: members beside the leader, until `recover`."""
+    marker = hosts.unique_sleep()
+    execution = family(scene, marker)
+    victims = [keeper_of(execution), init_of(execution)]
+    for pid in victims:  # neither may have its say before both are dead
+        os.kill(pid, signal.SIGSTOP)
+    for pid in victims if order == "keeper first" else reversed(victims):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not any(map(runs, victims)))
+    until(lambda: not runs(execution.document["runner_pid"]))
+    if scene.rung == "pidns":
+        gone(marker)
+        return
+    left = hosts.alive_with(marker)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    gone(marker)
+    assert len(left) == 2, "the weakness that is written down"
+
+
+def test_without_its_zygote_a_job_goes_on_and_is_stopped_and_the_next_start_has_a_new_one(scene: Scene) -> None:
+    marker = hosts.unique_sleep()
+    execution = family(scene, marker, stop_grace_seconds=1.0)
+    zygote = zygote_of(scene.supervisor)
+    os.kill(zygote, signal.SIGKILL)
+    assert scene.look(execution).health is Health.RUNNING
+    scene.supervisor.request_stop(execution.execution_id)
+    assert ending(scene.ended(execution)) == ("stopped", None, signal.SIGTERM)
+    assert ending(scene.run("sh", "-c", "exit 3")) == ("crashed", 3, None)
+    assert hosts.alive_with(marker) == []
+
+
+_AT_THAT_MOMENT = """
+import functools, os
+from fable_exec.keeper import keeper, zygote
+
+def killed(act, moment):
+    @functools.wraps(act)
+    def acting(*arguments, **named):
+        if moment == "before":
+            os.kill(os.getpid(), 9)
+        act(*arguments, **named)
+        os.kill(os.getpid(), 9)
+    return acting
+
+setattr({place}, "{name}", killed({place}.{name}, "{moment}"))
+"""
+LATER = {
+    "the leader has ended": ("keeper._Keeper", "_leader_exited", "before"),
+    "it is reconciled": ("keeper._Keeper", "_reconciled", "before"),
+    "it is about to conclude": ("keeper._Keeper", "_conclude", "before"),
+    "it has concluded": ("keeper._Keeper", "_conclude", "after"),
+}
+
+
+@pytest.mark.parametrize("moment", [pytest.param(moment, id=moment.replace(" ", "-")) for moment in (*MOMENTS, *LATER)])
+@pytest.mark.parametrize("rung", RUNGS)
+def test_a_keeper_that_dies_at_a_moment_takes_the_job_along_and_it_is_never_run_again(
+    tmp_path: Path, workspace: Path, rung: str, moment: str
+) -> None:
+    """Nor is it lost: what was accepted is found, and one that concluded has its status."""
+    place, name, when = {**MOMENTS, **LATER}[moment]
+    alteration = WITHOUT_GROUPS + _AT_THAT_MOMENT.format(place=place, name=name, moment=when)
+    marker = hosts.unique_sleep()
+    with supervising(tmp_path, alteration) as supervisor:
+        scene = Scene(supervisor=supervisor, workspace=workspace, rung=rung)
+        script = f"echo ran >>ran; setsid sleep {marker} & exit 3"
+        spec = scene.spec("sh", "-c", script, execution_id="0e8a5ec5-0000-4000-8000-000000000002")
+        try:
+            supervisor.start(spec)
+        except Exception as error:
+            assert "keeper ended" in str(error) or "has no state" in str(error), error
+        until(lambda: not hosts.alive_with(marker), 10)
+        found = supervisor.get(str(spec.execution_id))
+        ran = (workspace / "ran").exists()
+        if found is None:
+            assert not ran, "it ran without a record"
+            return
+        scene.left(found)
+        found = until(lambda: dead if (dead := scene.look(found)).health in (Health.LOST, Health.EXITED) else None, 10)
+        again = supervisor.start(spec)
+        supervisor.recover()
+        assert again.execution_id == found.execution_id
+        expected = ("descendants_terminated", 3, None) if moment == "it has concluded" else ("keeper_lost", None, None)
+        assert ending(scene.look(found)) == expected
+        assert not ran or (workspace / "ran").read_text() == "ran\n"
