@@ -16,8 +16,9 @@ from typing import Any
 from fable_exec.errors import IdentityLost
 from fable_exec.policy import BrokerPolicy, Confinement
 from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor
+from tests.supervision_runs.holding_up import held_up_at_its_signal
 from tests.supervision_runs.jobs import await_keeper, until
-from tests.supervision_runs.strangers import with_strangers
+from tests.supervision_runs.strangers import Stranger, with_strangers
 
 _STATUS = 7
 # Ends when somebody has opened the FIFO. With two daemons: one that obeys SIGTERM, and one that does not.
@@ -89,19 +90,19 @@ def _gone(pid: int) -> bool:
 
 
 def at_stop(scene: _Scene) -> tuple[str, list[str]]:
-    """A stop is asked for; before the keeper comes to it the leader ends by itself and a stranger gets its number."""
+    """A stop is asked for; when the keeper is about to signal the leader that ends by itself, and a stranger gets its number."""
     execution = scene.start("alone")
     keeper, leader = (execution.document[name] for name in ("supervisor_pid", "runner_pid"))
-    os.kill(keeper, signal.SIGSTOP)
-    scene.supervisor.request_stop(execution.execution_id)
-    scene.let_leader_end()
-    until(lambda: _gone(leader))
+    strangers: list[Stranger] = []
 
-    def go_on() -> str:
-        os.kill(keeper, signal.SIGCONT)
-        return scene.told(execution)
+    def pass_number_on() -> None:
+        scene.let_leader_end()
+        until(lambda: _gone(leader))
+        strangers.append(Stranger(leader))
 
-    return with_strangers([leader], go_on)
+    held_up_at_its_signal(keeper, lambda: scene.supervisor.request_stop(execution.execution_id), pass_number_on)
+    told = scene.told(execution)
+    return told, strangers[0].end()
 
 
 def at_recover(scene: _Scene) -> tuple[str, list[str]]:
