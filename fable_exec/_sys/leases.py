@@ -6,8 +6,8 @@ its descriptors. Held, it keeps whoever opens the file for writing waiting until
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import os
 import signal
 import sys
 from enum import Enum
@@ -34,34 +34,19 @@ def take_read_lease(fd: int) -> Lease:
     The holder is told by a signal when somebody wants to write. SIGIO, the default, would end a process that has no handler for
     it; SIGURG is ignored by one, so that one is chosen before there is a lease.
     """
-    try:
-        _take(fd)
-    except OSError as error:
-        return Lease.WRITER if error.errno == errno.EAGAIN else Lease.UNKNOWN
-    return Lease.HELD
+    if sys.platform == "linux":
+        try:
+            fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+            return Lease.HELD
+        except OSError as error:
+            if error.errno == errno.EAGAIN:
+                return Lease.WRITER
+    return Lease.UNKNOWN
 
 
 def give_lease_back(fd: int) -> None:
     """Let those who wait write; nothing where no lease was held."""
-    try:
-        _give_back(fd)
-    except OSError:
-        pass
-
-
-if sys.platform == "linux":
-
-    def _take(fd: int) -> None:
-        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-
-    def _give_back(fd: int) -> None:
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-
-else:
-
-    def _take(fd: int) -> None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
-    def _give_back(fd: int) -> None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)

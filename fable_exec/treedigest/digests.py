@@ -171,4 +171,4 @@ class _Job:
         )  # fmt: skip
 
     def _of_tree(self, scanner: Scanner) -> bytes:
-        return digest_tree(scanner, self.engine_directory, None if self.cache is None else self.cache.listings)
+        return digest_tree(scanner, self.engine_directory, {} if self.cache is None else self.cache.listings)

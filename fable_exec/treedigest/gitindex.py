@@ -7,6 +7,7 @@ checked, and what is not wholly understood is refused.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import struct
 from collections.abc import Callable, Iterator
@@ -69,10 +70,8 @@ def read_index(data: bytes, path: str, shared: Callable[[str], bytes]) -> list[I
 
 def listing_sha256(lines: list[IndexLine]) -> str:
     """One digest of all lines: what is staged, not when files were looked at."""
-    digest = hashlib.sha256()
-    for line in lines:
-        digest.update(b"%o %s %d %s\t%s\0" % (line.mode, line.oid.encode(), line.stage, line.marks.encode(), line.path))
-    return digest.hexdigest()
+    rows = [b"%o %b %d %b\t%b" % (mode, oid.encode(), stage, marks.encode(), path) for path, mode, oid, stage, marks in lines]
+    return hashlib.sha256(b"\0".join(rows)).hexdigest()
 
 
 def _unreadable(reason: str, path: str, what: str) -> StateUnreadable:
@@ -116,6 +115,7 @@ def _lines(data: bytes, version: int, count: int, oid_bytes: int) -> tuple[list[
     """`count` lines and where they end."""
     fixed = struct.Struct(f">24xI12x{oid_bytes}sH")
     unpack, size, end = fixed.unpack_from, fixed.size, len(data) - oid_bytes
+    line_of = functools.partial(tuple.__new__, IndexLine)  # what IndexLine(...) does in the end; there may be 100 000
     if count * size > end:
         raise ValueError("more lines than fit")
     lines: list[IndexLine] = []
@@ -144,7 +144,7 @@ def _lines(data: bytes, version: int, count: int, oid_bytes: int) -> tuple[list[
         if b"\0" in name:
             raise ValueError("NUL in a name")
         marks = _marks(flags, extended) if flags & _ASSUME_VALID or extended else ""
-        lines.append(IndexLine(name, mode, oid.hex(), flags >> 12 & 3, marks))
+        lines.append(line_of((name, mode, oid.hex(), flags >> 12 & 3, marks)))
     return lines, position
 
 

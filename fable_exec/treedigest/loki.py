@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 import attrs
 
@@ -24,6 +24,7 @@ from fable_exec.treedigest.reading import Moving
 from fable_exec.treedigest.repository import open_repository
 from fable_exec.treedigest.scanning import Scanned, Scanner, unstable
 from fable_exec.treedigest.values import EntryKind
+from fable_exec.treedigest.watching import Stamp, stamp_of
 
 __all__ = ["digest_loki", "unreadable_row"]
 
@@ -40,14 +41,11 @@ def unreadable_row(path: str) -> str:
 
 @attrs.frozen
 class _Worktree:
-    """What git knows of the worktree at the scanner's top: the lines of its index by path, and its HEAD."""
+    """What git knows of the worktree at the scanner's top: paths in its index, what it says of submodules, and its HEAD."""
 
-    tracked: dict[str, list[IndexLine]]
+    tracked: set[str]
+    gitlinks: dict[str, list[IndexLine]]
     head_oid: str
-
-    @property
-    def gitlinks(self) -> set[str]:
-        return {path for path, lines in self.tracked.items() if any(line.mode == GITLINK for line in lines)}
 
 
 def digest_loki(scanner: Scanner, engine_directory: str | None, nested: int = 0) -> bytes | None:
@@ -64,7 +62,7 @@ def digest_loki(scanner: Scanner, engine_directory: str | None, nested: int = 0)
     rows = _walked(scanner, worktree.gitlinks, dropped, frozenset(loki_excluded(engine_directory)))
     for path in _not_dropped(worktree.gitlinks, dropped):
         rows[path] = _gitlink_row(scanner, worktree, path, engine_directory, nested)
-    rows.update(_looked_up(scanner, _not_dropped(worktree.tracked.keys() - rows.keys(), dropped)))
+    rows.update(_looked_up(scanner, _not_dropped(worktree.tracked - rows.keys(), dropped)))
     return loki_manifest(rows, engine_directory)
 
 
@@ -88,13 +86,16 @@ def _worktree(scanner: Scanner) -> _Worktree | None:
         index, head_oid = repository.index(), repository.head_oid()
         if scanner.watch is not None:
             scanner.watch.note_answer("/".join((*top, _GIT)), ask, (head_oid, "" if index is None else index.sha256))
-        tracked: dict[str, list[IndexLine]] = {}
-        for line in repository.lines(index):
-            tracked.setdefault(os.fsdecode(line.path), []).append(line)
-    return _Worktree(tracked, head_oid)
+        lines = repository.lines(index)
+    tracked = {os.fsdecode(line.path) for line in lines}
+    linked = {line.path for line in lines if line.mode == GITLINK}
+    gitlinks = {os.fsdecode(path): [line for line in lines if line.path == path] for path in linked}
+    return _Worktree(tracked, gitlinks, head_oid)
 
 
-def _walked(scanner: Scanner, gitlinks: set[str], dropped: frozenset[str], excluded_at_top: frozenset[str]) -> dict[str, str]:
+def _walked(
+    scanner: Scanner, gitlinks: Container[str], dropped: frozenset[str], excluded_at_top: frozenset[str]
+) -> dict[str, str]:
     """The rows of all that a walk finds, by path: ignored files too, excluded directories not."""
     rows: dict[str, str] = {}
     waiting: list[tuple[str, ...]] = [()]
@@ -136,7 +137,7 @@ def _may_list(workspace: Workspace, path: WorkspacePath) -> bool:
 def _gitlink_row(scanner: Scanner, worktree: _Worktree, path: str, engine_directory: str | None, nested: int) -> str:
     if nested == MAX_NESTED:
         raise StateUnreadable(f"submodules nested more than {MAX_NESTED} levels deep at {path!r}", reason="foreign", path=path)
-    stages = [(line.stage, line.oid) for line in worktree.tracked[path]]
+    stages = [(line.stage, line.oid) for line in worktree.gitlinks[path]]
     components = tuple(path.split("/"))
     if not _is_directory(scanner, components):
         return loki_gitlink(path, stages, "", "")
@@ -185,16 +186,16 @@ def _looked_up(scanner: Scanner, paths: list[str]) -> dict[str, str]:
     return rows
 
 
-def _look_up(scanner: Scanner, parent: str, names: list[str]) -> list[tuple[str, tuple[int, ...]]]:
+def _look_up(scanner: Scanner, parent: str, names: list[str]) -> list[tuple[str, Stamp | None]]:
     """For each name its row, and what tells this state of it from another."""
     prefix = f"{parent}/" if parent else ""
     components = tuple(filter(None, parent.split("/")))
     try:
         fd = _open_through_links(scanner.workspace, (*scanner.top, *components))
     except PathPermission:
-        return [(unreadable_row(prefix + name), ()) for name in names]
+        return [(unreadable_row(prefix + name), None) for name in names]
     except (PathNotFound, PathNotDirectory):
-        return [(loki_bare(prefix + name, EntryKind.MISSING), ()) for name in names]
+        return [(loki_bare(prefix + name, EntryKind.MISSING), None) for name in names]
     try:
         directory = HeldDirectory(fd)
         return [_look_up_one(scanner, directory, parent, name) for name in names]
@@ -202,7 +203,7 @@ def _look_up(scanner: Scanner, parent: str, names: list[str]) -> list[tuple[str,
         os.close(fd)
 
 
-def _look_up_one(scanner: Scanner, directory: HeldDirectory, parent: str, name: str) -> tuple[str, tuple[int, ...]]:
+def _look_up_one(scanner: Scanner, directory: HeldDirectory, parent: str, name: str) -> tuple[str, Stamp | None]:
     path = f"{parent}/{name}" if parent else name
     try:
         with translated(path):
@@ -210,10 +211,10 @@ def _look_up_one(scanner: Scanner, directory: HeldDirectory, parent: str, name: 
     except Moving as moving:
         raise unstable("/".join((*scanner.top, path)), reason=moving.reason) from moving
     except PathNotFound:
-        return loki_bare(path, EntryKind.MISSING), ()
+        return loki_bare(path, EntryKind.MISSING), None
     except PathPermission:
-        return unreadable_row(path), ()
-    return row, (status.st_dev, status.st_ino, status.st_ctime_ns)
+        return unreadable_row(path), None
+    return row, stamp_of(status)
 
 
 def _open_through_links(workspace: Workspace, components: tuple[str, ...]) -> int:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import stat as stat_bits
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 
 from fable_exec._sys.leases import Lease, give_lease_back, take_read_lease
 from fable_exec.pathguard.directories import HeldDirectory
 
-__all__ = ["Moving", "Reader", "same"]
+__all__ = ["Moving", "Reader"]
 
 SMALL_BYTES = 256 * 1024
 """Read by one call; what is longer, in pieces of this size, which stay in the processor's cache until they are hashed."""
@@ -36,18 +36,6 @@ class Moving(Exception):
         super().__init__(name, reason)
         self.name = name
         self.reason = reason
-
-
-def same(before: os.stat_result, after: os.stat_result) -> bool:
-    """Whether it is the same file, unchanged. The kernel moves ctime with every change, and nobody can set it."""
-    return (
-        before.st_ctime_ns == after.st_ctime_ns
-        and before.st_ino == after.st_ino
-        and before.st_size == after.st_size
-        and before.st_mtime_ns == after.st_mtime_ns
-        and before.st_mode == after.st_mode
-        and before.st_dev == after.st_dev
-    )
 
 
 class Reader:
@@ -86,8 +74,15 @@ class Reader:
                 # First the stamps, then the lease: a mapping that is made in between moves them when it is first written to.
                 if self._leases:
                     self._lease(fd, name)
-                found = self._hash(fd, before.st_size, name)
-                if found is not None and same(before, os.fstat(fd)):
+                size = before.st_size
+                if size <= SMALL_BYTES:
+                    data = os.read(fd, size + 1)
+                    found = sha256(data).hexdigest() if len(data) == size else None
+                else:
+                    found = self._hash_long(fd, size, name)
+                after = os.fstat(fd)
+                # It is one open file, so it is the same; only its content can have changed.
+                if found and before.st_ctime_ns == after.st_ctime_ns and before.st_mtime_ns == after.st_mtime_ns:
                     return found, before
             finally:
                 os.close(fd)
@@ -102,15 +97,9 @@ class Reader:
                 raise Moving(name, "unproven")
             self.unproven += 1
 
-    def _hash(self, fd: int, size: int, name: str) -> str | None:
-        """None when there was more or less to read than `size`."""
-        if size > SMALL_BYTES:
-            return self._hash_long(fd, size, name)
-        data = os.read(fd, size + 1)
-        return hashlib.sha256(data).hexdigest() if len(data) == size else None
-
     def _hash_long(self, fd: int, size: int, name: str) -> str | None:
-        digest = hashlib.sha256()
+        """None when there was more or less to read than `size`."""
+        digest = sha256()
         total = told = 0
         with contextlib.closing(_pieces(fd, size)) as pieces:
             for piece in pieces:

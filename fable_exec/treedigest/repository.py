@@ -118,7 +118,7 @@ class Repository:
             raise StateUnreadable(f"git index: {name} is not there", reason="torn", path=name)
         return content.data
 
-    def state(self, listings: dict[str, str] | None) -> dict[str, str]:
+    def state(self, listings: dict[str, str]) -> dict[str, str]:
         """What the profile tree binds of it.
 
         Args:
@@ -132,7 +132,7 @@ class Repository:
         return {
             "form": form,
             "head": _printable(self.head()),
-            "index": self._listing({} if listings is None else listings),
+            "index": self._listing(listings),
             "oid": oid,
         }
 

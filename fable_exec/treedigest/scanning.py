@@ -24,7 +24,7 @@ from fable_exec.treedigest.cache import DigestCache
 from fable_exec.treedigest.forms import Form, tail
 from fable_exec.treedigest.reading import Moving, Reader
 from fable_exec.treedigest.values import EntryKind, Progress
-from fable_exec.treedigest.watching import Leaf, Watch
+from fable_exec.treedigest.watching import Leaf, Watch, stamp_of
 
 __all__ = ["Scanned", "Scanner", "unstable"]
 
@@ -167,9 +167,11 @@ class Scanner:
             return self._cached_rows(self._cache, directory, prefix, path, status, leaves)
         found = [self._leaf(directory, prefix, entry) for entry in leaves]
         if self.watch is not None:
-            noted: list[Leaf] = [(entry.name, seen, row) for entry, (seen, row) in zip(leaves, found, strict=True)]
+            noted: list[Leaf] = [(entry.name, stamp_of(seen), row) for entry, (seen, row) in zip(leaves, found, strict=True)]
             names = [entry.name for entry in entries]
-            self.watch.note_directory((*self.top, *components), status, names, noted, functools.partial(self._row_again, path))
+            self.watch.note_directory(
+                (*self.top, *components), stamp_of(status), names, noted, functools.partial(self._row_again, path)
+            )
         return [row for _, row in found]
 
     def _cached_rows(
@@ -200,9 +202,10 @@ class Scanner:
         return f"{path}/" if path and self._form.whole_paths else ""
 
     def _leaf(self, directory: HeldDirectory, prefix: str, entry: os.DirEntry[str]) -> tuple[os.stat_result, str]:
+        name = entry.name
         if entry.is_file(follow_symlinks=False):
-            return self._file(directory, prefix, entry.name)
-        return self._other(directory, prefix, entry.name)
+            return self._file(directory, prefix, name)
+        return self._other(directory, prefix, name)
 
     def _row_again(self, path: str, directory: HeldDirectory, name: str) -> str:
         return self.leaf(directory, path, name)[1]

@@ -17,11 +17,11 @@ __all__ = ["digest_tree"]
 _GIT = ".git"
 
 
-def digest_tree(scanner: Scanner, engine_directory: str | None, listings: dict[str, str] | None) -> bytes:
+def digest_tree(scanner: Scanner, engine_directory: str | None, listings: dict[str, str]) -> bytes:
     """The manifest of the whole tree.
 
     Args:
-        listings: digests of what an index lists, by the SHA-256 of the index; looked up and added to. None to compute each.
+        listings: digests of what an index lists, by the SHA-256 of the index; looked up and added to.
     """
     found: list[DirectoryText] = []
     waiting: list[tuple[str, ...]] = [()]
@@ -47,7 +47,7 @@ def _rows_in_order(scanned: Scanned, engine: str | None) -> list[str]:
 
 
 def _git_state(
-    scanner: Scanner, components: tuple[str, ...], scanned: Scanned, listings: dict[str, str] | None
+    scanner: Scanner, components: tuple[str, ...], scanned: Scanned, listings: dict[str, str]
 ) -> dict[str, str] | None:
     """None where no repository has its top here. A link is no repository of this tree; it is bound as a link."""
     if _GIT not in scanned.directories and _GIT not in scanned.names:
@@ -63,7 +63,7 @@ def _git_state(
     return answer
 
 
-def _state(workspace: Workspace, components: tuple[str, ...], listings: dict[str, str] | None) -> dict[str, str] | None:
+def _state(workspace: Workspace, components: tuple[str, ...], listings: dict[str, str]) -> dict[str, str] | None:
     if os.path.islink(os.path.join(workspace.path, *components, _GIT)):
         return None
     with open_repository(workspace, components) as repository:

@@ -10,18 +10,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 
 import attrs
 
 from fable_exec.errors import FableExecError
 from fable_exec.pathguard import Workspace, WorkspacePath
 from fable_exec.pathguard.directories import HeldDirectory
-from fable_exec.treedigest.reading import Moving, same
+from fable_exec.treedigest.reading import Moving
 
-__all__ = ["Leaf", "RowOf", "Watch", "could_hide_a_change"]
+__all__ = ["Leaf", "RowOf", "Stamp", "Watch", "could_hide_a_change", "stamp_of"]
 
-Leaf = tuple[str, os.stat_result, str]
-"""What is no directory: its name, lstat or fstat of it, and the row that was written for it."""
+Stamp = tuple[int, int, int, int]
+Leaf = tuple[str, Stamp, str]
+"""What is no directory: its name, its stamp, and the row that was written for it."""
 RowOf = Callable[[HeldDirectory, str], str]
 """Reads a name in the held directory again; raises Moving or OSError."""
 
@@ -30,6 +32,10 @@ TICK_NS = 20_000_000
 COARSE_TICK_NS = 2_100_000_000
 """File systems that keep whole seconds, or every second one (FAT, some shares)."""
 _SECOND_NS = 1_000_000_000
+
+
+stamp_of: Callable[[os.stat_result], Stamp] = attrgetter("st_ctime_ns", "st_mtime_ns", "st_ino", "st_size")
+"""What tells one state of a file from another. The kernel moves ctime with every change, and nobody can set it."""
 
 
 def could_hide_a_change(changed_ns: int, read_ns: int) -> bool:
@@ -43,13 +49,17 @@ def _tick_of(changed_ns: int) -> int:
 
 @attrs.define
 class _Seen:
-    """A directory as it was: its fstat, all names in it sorted, and what of them is no directory."""
+    """A directory as it was: its own stamp, all names in it sorted, and what of them is no directory."""
 
     components: tuple[str, ...]
-    status: os.stat_result
+    stamp: Stamp
     names: list[str]
     leaves: list[Leaf]
     row_of: RowOf
+
+    def all_changed_ns(self) -> list[int]:
+        """The ctime of everything."""
+        return [self.stamp[0], *(stamp[0] for _, stamp, _ in self.leaves)]
 
 
 @attrs.define
@@ -66,10 +76,10 @@ class Watch:
     _answers: list[tuple[str, Callable[[], object], object]] = attrs.field(factory=list)
 
     def note_directory(
-        self, components: tuple[str, ...], status: os.stat_result, names: list[str], leaves: list[Leaf], row_of: RowOf
+        self, components: tuple[str, ...], stamp: Stamp, names: list[str], leaves: list[Leaf], row_of: RowOf
     ) -> None:
         """A directory that was listed, all names in it sorted, and what was read in it."""
-        self._directories.append(_Seen(components, status, names, leaves, row_of))
+        self._directories.append(_Seen(components, stamp, names, leaves, row_of))
 
     def note_answer(self, path: str, ask: Callable[[], object], answer: object) -> None:
         """Something that can only be asked again as a whole, and has to be answered alike."""
@@ -88,17 +98,13 @@ class Watch:
         return self._differ(self._directories, read=False) or self._other_answers()
 
     def _hides(self, seen: _Seen) -> bool:
-        began = self.began_ns
-        return could_hide_a_change(seen.status.st_ctime_ns, began) or any(
-            could_hide_a_change(status.st_ctime_ns, began) for _, status, _ in seen.leaves
-        )
+        return any(could_hide_a_change(changed_ns, self.began_ns) for changed_ns in seen.all_changed_ns())
 
     def _wait(self, hiding: Iterable[_Seen]) -> None:
         """Until no change could hide behind a stamp that was seen; a stamp from the future hides none."""
         now = time.time_ns()
-        stamps = [status.st_ctime_ns for seen in hiding for _, status, _ in seen.leaves]
-        stamps += [seen.status.st_ctime_ns for seen in hiding]
-        ends = [stamp + _tick_of(stamp) for stamp in stamps if stamp <= now + TICK_NS]
+        changes = [changed_ns for seen in hiding for changed_ns in seen.all_changed_ns()]
+        ends = [changed_ns + _tick_of(changed_ns) for changed_ns in changes if changed_ns <= now + TICK_NS]
         time.sleep(max(0, max(ends, default=now) - now) / _SECOND_NS)
 
     def _differ(self, directories: Iterable[_Seen], *, read: bool) -> list[str]:
@@ -118,13 +124,10 @@ class Watch:
 
     def _differ_in(self, seen: _Seen, fd: int, read: bool) -> list[str]:
         """The names of what is not as it was; "" for the directory itself."""
-        stat = os.stat
-        if not same(seen.status, os.fstat(fd)) or (read and sorted(os.listdir(fd)) != seen.names):
+        if stamp_of(os.fstat(fd)) != seen.stamp or (read and sorted(os.listdir(fd)) != seen.names):
             return [""]
         try:
-            found = [
-                name for name, before, _ in seen.leaves if not same(before, stat(name, dir_fd=fd, follow_symlinks=False))
-            ]  # fmt: skip
+            found = [name for name, stamp, _ in seen.leaves if stamp_of(os.stat(name, dir_fd=fd, follow_symlinks=False)) != stamp]
         except OSError:
             return [""]
         if found or not read:
@@ -132,8 +135,8 @@ class Watch:
         directory = HeldDirectory(fd)
         return [
             name
-            for name, before, row in seen.leaves
-            if could_hide_a_change(before.st_ctime_ns, self.began_ns) and not _reads_alike(directory, name, row, seen.row_of)
+            for name, stamp, row in seen.leaves
+            if could_hide_a_change(stamp[0], self.began_ns) and not _reads_alike(directory, name, row, seen.row_of)
         ]
 
     def _other_answers(self) -> list[str]:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -173,11 +174,9 @@ def test_a_change_that_moves_no_time_stamp_is_seen_if_the_stamp_could_hide_it(
 ) -> None:
     """As on a kernel with a coarse clock, where two changes within a tick have one ctime."""
 
-    def same(one: os.stat_result, other: os.stat_result) -> bool:
-        return (one.st_ino, one.st_size) == (other.st_ino, other.st_size)
-
-    monkeypatch.setattr("fable_exec.treedigest.reading.same", same)
-    monkeypatch.setattr("fable_exec.treedigest.watching.same", same)
+    now = time.time_ns()
+    monkeypatch.setattr("fable_exec.treedigest.watching.stamp_of", lambda status: (now, 0, status.st_ino, status.st_size))
+    monkeypatch.setattr("fable_exec.treedigest.scanning.stamp_of", lambda status: (now, 0, status.st_ino, status.st_size))
     turns = iter(range(1))
 
     def change(progress: Progress) -> None:
