@@ -16,7 +16,6 @@ import time
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ import attrs
 from fable_exec.errors import StateUnreadable
 from fable_exec.pathguard import Workspace, WorkspacePath
 from fable_exec.privatefiles import directory_fault_of, fault_of
-from fable_exec.treedigest.watching import could_hide_a_change
+from fable_exec.treedigest.watching import could_hide_a_change, stamp_of
 
 __all__ = ["DigestCache"]
 
@@ -34,9 +33,7 @@ _MAX_BYTES = 1 << 30
 _MAX_DIRECTORIES = 4_000_000
 _DIGEST_BYTES = 32
 _LENGTHS = struct.Struct("<QIIII")
-_stamps_of = attrgetter("st_ino", "st_size", "st_mtime_ns", "st_ctime_ns", "st_mode", "st_dev")
-_STAMPS = 6
-_CHANGED = 3
+_STAMPS = 4
 _NEVER = array("q", [-1] * _STAMPS)
 
 
@@ -181,6 +178,9 @@ class DigestCache:
                 parts.append(data[position : position + length])
                 position += length
             path, names, stamps, rows = parts
+            count = names.count(b"/") + 1 if names else 0
+            if len(stamps) != count * _STAMPS * 8 or (rows.count(b"\n") + 1 if rows else 0) != count:
+                raise ValueError("not one stamp and one row for each name")
             found[os.fsdecode(path)] = _Kept(device, names, stamps, rows)
         return found, dict(header["listings"])
 
@@ -190,8 +190,8 @@ def _joined(names: list[str]) -> bytes:
 
 
 def _stamps(statuses: Sequence[os.stat_result]) -> array[int]:
-    """What tells one state of a file from another; a number that does not fit (none is known) makes it never the same."""
+    """The stamps of all; a number that does not fit (none is known) makes them never the same."""
     try:
-        return array("q", chain.from_iterable(map(_stamps_of, statuses)))
+        return array("q", chain.from_iterable(map(stamp_of, statuses)))
     except OverflowError:
         return _NEVER * len(statuses)

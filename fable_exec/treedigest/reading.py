@@ -42,7 +42,8 @@ class Reader:
     """Reads files; counts those of which the system could not tell whether somebody has them open for writing.
 
     Args:
-        leases: take a read lease on each file while it is read, so that nobody can write to it unseen.
+        leases: take a read lease on each file while it is read, so that nobody can write to it unseen. Whether it was changed
+            before or after that is for the caller to see, from its status.
         sealed: a file without one is refused.
     """
 
@@ -80,9 +81,7 @@ class Reader:
                     found = sha256(data).hexdigest() if len(data) == size else None
                 else:
                     found = self._hash_long(fd, size, name)
-                after = os.fstat(fd)
-                # It is one open file, so it is the same; only its content can have changed.
-                if found and before.st_ctime_ns == after.st_ctime_ns and before.st_mtime_ns == after.st_mtime_ns:
+                if found and (self._leases or _has_stood_still(fd, before)):
                     return found, before
             finally:
                 os.close(fd)
@@ -121,6 +120,11 @@ class Reader:
         self.on_part(total)
         if take_read_lease(fd) is Lease.WRITER:
             raise Moving(name, "writer")
+
+
+def _has_stood_still(fd: int, before: os.stat_result) -> bool:
+    after = os.fstat(fd)
+    return before.st_ctime_ns == after.st_ctime_ns and before.st_mtime_ns == after.st_mtime_ns
 
 
 def _pieces(fd: int, size: int) -> Generator[memoryview, None, None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Callable
@@ -112,6 +113,18 @@ def test_a_cache_that_is_torn_counts_as_empty(
     read.clear()
     assert cached(workspace, cache) == first
     assert read == ["a"]
+
+
+def test_a_cache_with_other_counts_than_it_should_have_counts_as_empty(
+    workspace: Path, cache: DigestCache, read: list[str]
+) -> None:
+    settle(workspace)
+    (workspace / "a").write_text("x")
+    first = cached(settle(workspace), cache)
+    body = cache.path.read_bytes()[:-32]
+    for change in (body.replace(b'}{"', b'}\n{"'), body + bytes(8), body.replace(b'{"kind"', b'\n"kind"', 1)):
+        cache.path.write_bytes(change + hashlib.sha256(change).digest())
+        assert cached(workspace, cache) == first
 
 
 def test_a_cache_is_of_one_workspace_and_one_profile(workspace: Path, cache: DigestCache, read: list[str]) -> None:
