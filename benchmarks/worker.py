@@ -130,6 +130,13 @@ def sandlock_run(workspace: str) -> Iterator[Act]:
 
 
 @contextmanager
+def dirhash_tree(path: str) -> Iterator[Act]:
+    from dirhash import dirhash  # type: ignore[import-untyped,unused-ignore]  # only where it is installed
+
+    yield lambda: dirhash(path, "sha256", ignore=[".git"])
+
+
+@contextmanager
 def _many(threads: int, count: int, act: Act) -> Iterator[Act]:
     with ThreadPoolExecutor(threads) as pool:
 
@@ -144,7 +151,7 @@ JOBS = {
     job.__name__: job
     for job in (
         engine_execute, engine_in_flight, engine_write, engine_inspect, engine_lines,
-        ours_execute, ours_confined, subprocess_run, plumbum_run, sandlock_run,
+        ours_execute, ours_confined, subprocess_run, plumbum_run, sandlock_run, dirhash_tree,
     )
 }  # fmt: skip
 
