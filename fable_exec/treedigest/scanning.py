@@ -15,7 +15,7 @@ from operator import attrgetter
 
 import attrs
 
-from fable_exec.errors import PathDenied, PathNotDirectory, PathNotFound, TreeUnstable
+from fable_exec.errors import PathDenied, PathError, PathNotDirectory, PathNotFound, TreeUnstable
 from fable_exec.pathguard import Workspace, WorkspacePath
 from fable_exec.pathguard.directories import HeldDirectory
 from fable_exec.pathguard.facts import fact, translated
@@ -24,10 +24,12 @@ from fable_exec.treedigest.cache import DigestCache
 from fable_exec.treedigest.forms import Form, tail
 from fable_exec.treedigest.reading import Moving, Reader
 from fable_exec.treedigest.values import EntryKind, Progress
-from fable_exec.treedigest.watching import Leaf, Watch, stamp_of
+from fable_exec.treedigest.watching import NO_STAMP, Leaf, Watch, stamp_of
 
 __all__ = ["Scanned", "Scanner", "unstable"]
 
+_GONE_OR_SWAPPED = ("not-found", "not-a-directory", "invalid")
+"""Reasons of what was listed a moment ago; the last is readlink(2) of what is no link any more."""
 _name_of = attrgetter("name")
 _SPECIAL = {
     stat_bits.S_IFIFO: EntryKind.FIFO,
@@ -130,6 +132,10 @@ class Scanner:
                 return self._scan_held(HeldDirectory(fd), components, path, leave_out)
         except Moving as moving:
             raise unstable("/".join((*self.top, *components, moving.name)), reason=moving.reason) from moving
+        except PathError as error:
+            if error.reason in _GONE_OR_SWAPPED:
+                raise unstable("/".join((*self.top, *components))) from error
+            raise
         finally:
             os.close(fd)
 
@@ -167,7 +173,10 @@ class Scanner:
             return self._cached_rows(self._cache, directory, prefix, path, status, leaves)
         found = [self._leaf(directory, prefix, entry) for entry in leaves]
         if self.watch is not None:
-            noted: list[Leaf] = [(entry.name, stamp_of(seen), row) for entry, (seen, row) in zip(leaves, found, strict=True)]
+            noted: list[Leaf] = [
+                (entry.name, NO_STAMP if seen is None else stamp_of(seen), row)
+                for entry, (seen, row) in zip(leaves, found, strict=True)
+            ]
             names = [entry.name for entry in entries]
             self.watch.note_directory(
                 (*self.top, *components), stamp_of(status), names, noted, functools.partial(self._row_again, path)
@@ -184,7 +193,10 @@ class Scanner:
         leaves: list[os.DirEntry[str]],
     ) -> list[str]:
         names = [entry.name for entry in leaves]
-        statuses = [entry.stat(follow_symlinks=False) for entry in leaves]
+        try:
+            statuses = [entry.stat(follow_symlinks=False) for entry in leaves]
+        except PermissionError:  # listed and not searched: there are no stamps
+            return [self._leaf(directory, prefix, entry)[1] for entry in leaves]
         key = "/".join((*self.top, path))
         rows = cache.rows(key, status.st_dev, names, statuses)
         if rows is not None and None not in rows:
@@ -193,7 +205,8 @@ class Scanner:
         for number, entry in enumerate(leaves):
             known = None if rows is None else rows[number]
             if known is None:
-                statuses[number], known = self._leaf(directory, prefix, entry)
+                seen, known = self._leaf(directory, prefix, entry)
+                statuses[number] = seen or statuses[number]
             read.append(known)
         cache.keep(key, status.st_dev, names, statuses, read)
         return read
@@ -201,7 +214,7 @@ class Scanner:
     def _prefix(self, path: str) -> str:
         return f"{path}/" if path and self._form.whole_paths else ""
 
-    def _leaf(self, directory: HeldDirectory, prefix: str, entry: os.DirEntry[str]) -> tuple[os.stat_result, str]:
+    def _leaf(self, directory: HeldDirectory, prefix: str, entry: os.DirEntry[str]) -> tuple[os.stat_result | None, str]:
         name = entry.name
         if entry.is_file(follow_symlinks=False):
             return self._file(directory, prefix, name)
@@ -210,7 +223,7 @@ class Scanner:
     def _row_again(self, path: str, directory: HeldDirectory, name: str) -> str:
         return self.leaf(directory, path, name)[1]
 
-    def leaf(self, directory: HeldDirectory, path: str, name: str) -> tuple[os.stat_result, str]:
+    def leaf(self, directory: HeldDirectory, path: str, name: str) -> tuple[os.stat_result | None, str]:
         """Status and row of one name in the directory `path`, whatever it is; a directory counts as something special.
 
         Raises:
@@ -221,21 +234,31 @@ class Scanner:
             return self._file(directory, prefix, name)
         return self._other(directory, prefix, name)
 
-    def _file(self, directory: HeldDirectory, prefix: str, name: str) -> tuple[os.stat_result, str]:
+    def _file(self, directory: HeldDirectory, prefix: str, name: str) -> tuple[os.stat_result | None, str]:
         try:
             digest, status = self.reader.digest(directory, name)
         except PermissionError:
-            if self._skip_unreadable is None:
-                raise fact("permission", prefix + name) from None
-            return directory.look(name), self._skip_unreadable(prefix + name)
+            return self._unreadable(directory, prefix, name)
         self._tally.size_bytes += status.st_size
         return status, self._form.heads[status.st_mode] + self._form.encode(prefix + name) + tail(digest, status.st_size)
 
-    def _other(self, directory: HeldDirectory, prefix: str, name: str) -> tuple[os.stat_result, str]:
-        status = directory.look(name)
+    def _other(self, directory: HeldDirectory, prefix: str, name: str) -> tuple[os.stat_result | None, str]:
+        try:
+            status = directory.look(name)
+        except PermissionError:
+            return self._unreadable(directory, prefix, name)
         if stat_bits.S_ISLNK(status.st_mode):
             return status, self._form.link(prefix + name, status.st_mode, directory.read_link(name))
         if stat_bits.S_ISREG(status.st_mode):
             raise Moving(name)  # it was something else when it was listed
         kind = _SPECIAL.get(stat_bits.S_IFMT(status.st_mode), EntryKind.OTHER)
         return status, self._form.special(prefix + name, status.st_mode, kind, status.st_size, status.st_rdev)
+
+    def _unreadable(self, directory: HeldDirectory, prefix: str, name: str) -> tuple[os.stat_result | None, str]:
+        if self._skip_unreadable is None:
+            raise fact("permission", prefix + name)
+        try:
+            status = directory.look(name)
+        except PermissionError:  # the directory can be listed and not searched
+            status = None
+        return status, self._skip_unreadable(prefix + name)

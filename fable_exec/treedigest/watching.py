@@ -19,9 +19,11 @@ from fable_exec.pathguard import Workspace, WorkspacePath
 from fable_exec.pathguard.directories import HeldDirectory
 from fable_exec.treedigest.reading import Moving
 
-__all__ = ["Leaf", "RowOf", "Stamp", "Watch", "could_hide_a_change", "stamp_of"]
+__all__ = ["NO_STAMP", "Leaf", "RowOf", "Stamp", "Watch", "could_hide_a_change", "stamp_of"]
 
 Stamp = tuple[int, int, int, int]
+NO_STAMP: Stamp = (0, 0, 0, 0)
+"""Of what this user may not even look at."""
 Leaf = tuple[str, Stamp, str]
 """What is no directory: its name, its stamp, and the row that was written for it."""
 RowOf = Callable[[HeldDirectory, str], str]
@@ -128,6 +130,8 @@ class Watch:
             return [""]
         try:
             found = [name for name, stamp, _ in seen.leaves if stamp_of(os.stat(name, dir_fd=fd, follow_symlinks=False)) != stamp]
+        except PermissionError:
+            found = [name for name, stamp, _ in seen.leaves if _stamp_if_visible(fd, name) != stamp]
         except OSError:
             return [""]
         if found or not read:
@@ -141,6 +145,15 @@ class Watch:
 
     def _other_answers(self) -> list[str]:
         return [path for path, ask, answer in self._answers if not _answers_alike(ask, answer)]
+
+
+def _stamp_if_visible(fd: int, name: str) -> Stamp | None:
+    try:
+        return stamp_of(os.stat(name, dir_fd=fd, follow_symlinks=False))
+    except PermissionError:
+        return NO_STAMP
+    except OSError:
+        return None
 
 
 def _reads_alike(directory: HeldDirectory, name: str, row: str, row_of: RowOf) -> bool:

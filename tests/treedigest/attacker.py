@@ -61,6 +61,23 @@ def swap(root: str) -> Act:
     return act
 
 
+def come_and_go(root: str) -> Act:
+    """A name that is a file, a link, a directory or nothing, by way of nothing."""
+
+    def act(turn: int) -> None:
+        if turn % 2 == 0:
+            remove = os.rmdir if turn % 6 == 4 else os.unlink  # what the turn before made
+            remove(f"{root}/name")
+        elif turn % 6 == 1:
+            os.symlink("target", f"{root}/name")
+        elif turn % 6 == 3:
+            os.mkdir(f"{root}/name")
+        else:
+            os.mkfifo(f"{root}/name")
+
+    return act
+
+
 def rename_directories(root: str) -> Act:
     """Two directories change their names by way of a third name."""
 
@@ -94,7 +111,7 @@ def map_again(root: str) -> Act:
     return act
 
 
-KINDS = {act.__name__: act for act in (rewrite, swap, rename_directories, hold_mapping, map_again)}
+KINDS = {act.__name__: act for act in (rewrite, swap, come_and_go, rename_directories, hold_mapping, map_again)}
 PAUSES = {"hold_mapping": 0.0}
 """The others leave the tree alone now and then, so that there is something to be digested."""
 

@@ -188,3 +188,14 @@ def test_the_configuration_cannot_take_the_digest_away(workspace: Path) -> None:
     git(workspace, "config", "core.bare", "true")
     git(workspace, "config", "core.worktree", "/")
     assert digest(workspace) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look at everything; `make test` runs this as an ordinary user, too")
+@pytest.mark.parametrize("level", ["fast", "stable"])
+def test_what_can_be_listed_and_not_looked_at_is_unreadable(level: str, workspace: Path) -> None:
+    repository(workspace, "a", "sub/b")
+    (workspace / "sub").chmod(0o400)
+    try:
+        assert entries(workspace, level=level)["sub/b"] == {"kind": "unreadable", "path": "sub/b"}
+    finally:
+        (workspace / "sub").chmod(0o700)

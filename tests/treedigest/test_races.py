@@ -103,6 +103,22 @@ def test_a_name_that_is_swapped_for_links_and_fifos_is_what_it_was(level: Level,
 
 
 @ROUNDS
+@pytest.mark.parametrize("level", [*PROMISING, Level.FAST])
+def test_a_name_that_comes_and_goes_is_there_or_not_and_no_error_of_its_own(level: Level, rounds: int, workspace: Path) -> None:
+    umask = os.umask(0o022)
+    try:
+        act = attacker.come_and_go(str(workspace))
+        allowed = states(workspace, [lambda turn=turn: act(turn) for turn in (1, 2, 3)])
+        act(4)
+        allowed |= states(workspace, [lambda: act(5)])
+        act(6)
+        found = digests_under_attack("come_and_go", workspace, level, rounds)
+    finally:
+        os.umask(umask)
+    assert_only(found, allowed)
+
+
+@ROUNDS
 @pytest.mark.parametrize("level", PROMISING)
 def test_directories_that_are_renamed_are_seen_under_the_names_that_they_had(level: Level, rounds: int, workspace: Path) -> None:
     for name in ("one", "two"):
