@@ -18,7 +18,7 @@ from tests.supervision_runs.running import QUICK, WHOLE
 def assert_all_held(answer: dict[str, Any], blows: int) -> None:
     assert answer["faults"] == []
     assert answer["blows"] >= blows
-    assert answer["met"] >= answer["blows"] * 0.9 and answer["hit"] >= answer["blows"] * 0.6  # else too little was tried
+    assert min(answer["met"], answer["hit"]) >= answer["blows"] * 0.6  # else too little was tried: some are over by then
 
 
 def test_at_some_moments(inside: Callable[..., Any], rung: str, seed: int) -> None:
