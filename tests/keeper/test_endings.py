@@ -13,6 +13,7 @@ import pytest
 
 from fable_exec.errors import InvalidRequest
 from fable_exec.lifecycle import Health
+from fable_exec.policy import Limits
 from fable_exec.supervisor import ExecutionSpec, Supervisor
 from fable_exec.supervisor.zygote import KeeperZygote
 from tests.keeper.scenes import PROOFS, Scene, descendants, ending, events, log, make_executable
@@ -210,6 +211,17 @@ def test_more_output_than_is_allowed_is_what_ended_it(scene: Scene, after: str, 
 def test_as_much_output_as_is_allowed_is_no_reason(scene: Scene) -> None:
     execution = scene.run("head", "-c", "1000", "/dev/zero", max_output_bytes=1000)
     assert ending(execution) == ("completed", 0, None)
+
+
+# --- memory; other limits are in test_limits.py ---
+
+
+def test_memory_over_the_policys_limit_is_what_ended_it(scene: Scene) -> None:
+    hog = "kept = []\nwhile True: kept.append(b'x' * 4194304)"
+    execution = scene.ended(scene.python(hog, limits=Limits(memory_bytes=96 * 1024 * 1024)))
+    assert execution.document["termination_reason"] == "memory_limited"
+    assert execution.document["exit_code"] is None
+    assert execution.document["quiescence_proof"] == PROOFS[scene.rung]
 
 
 # --- deadlines ---
