@@ -24,7 +24,7 @@ from fable_exec.statefile import Source
 from fable_exec.statefile.records import Condition
 from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor
 from tests.supervision_runs.blows import TARGETS, Family, Moment, Watch
-from tests.supervision_runs.jobs import Evidence, spec_of, until
+from tests.supervision_runs.jobs import Evidence, runs, spec_of, until
 
 STORIES = ("ends", "leaves a daemon", "is stopped")
 _TICK_SECONDS = 0.01
@@ -348,6 +348,25 @@ def orphan(directory: str, rung: str) -> dict[str, Any]:
         "then": ended.exit_code,
         "faults": Evidence.of(workspace).faults(),
     }
+
+
+def unbound(directory: str, rung: str) -> dict[str, Any]:
+    """A job with a daemon whose keeper and init are killed together: who of it lives on, and what `recover` does."""
+    workspace = Path(directory) / "workspace"
+    workspace.mkdir(mode=0o700)
+    with Supervisor(Path(directory) / "root") as supervisor:
+        name = str(uuid.uuid4())
+        job = supervisor.start(spec_of(workspace, rung, execution_id=name, seconds=_LONGEST_SECONDS, family=True))
+        until(lambda: Evidence.of(workspace).says(name, "daemon"))
+        leader, keeper = job.document["runner_pid"], job.document["supervisor_pid"]
+        init = int(Path(f"/proc/{leader}/stat").read_text().rpartition(")")[2].split()[1])
+        for pid in (init, keeper):
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: not any(map(runs, (leader, keeper, init))))
+        time.sleep(_LAST_WORD_SECONDS)
+        lived = Evidence.is_alive(workspace, name)
+        recovered = [each.done.value for each in supervisor.recover()]
+        return {"lived": lived, "recover": recovered, "lives": Evidence.is_alive(workspace, name)}
 
 
 def crashes(directory: str, rung: str, seed: int, per_moment: int, random_moments: int, workers: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.supervision_runs.clocks import jumping, other_times
-from tests.supervision_runs.crashing import crashes, orphan
+from tests.supervision_runs.crashing import crashes, orphan, unbound
 from tests.supervision_runs.embedding import in_tasks, in_threads
 from tests.supervision_runs.places import life, recover, reside, resided, visit, visited
 from tests.supervision_runs.reusing import reuse
@@ -28,6 +28,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "resided": resided,
     "reuse": reuse,
     "storm": lambda directory, **terms: Storm(**terms).run(Path(directory)),
+    "unbound": unbound,
     "visit": visit,
     "visited": visited,
 }

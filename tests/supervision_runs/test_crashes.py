@@ -43,3 +43,9 @@ def test_an_orphaned_job_keeps_its_workspace_until_it_is_recovered(inside: Calla
         else {"second": "conflict: workspace", "recover": ["recorded"]}
     )
     assert answer == {**told, "lives": False, "then": 0, "faults": []}
+
+
+def test_a_daemon_whose_keeper_and_init_are_killed_together(inside: Callable[..., Any], rung: str) -> None:
+    """With a namespace the kernel ends it; without one nobody is left to, until `recover` finds it by its environment."""
+    answer = inside("unbound", rung=rung)
+    assert answer == {"lived": rung == "subreaper", "recover": ["recorded"], "lives": False}
