@@ -184,7 +184,7 @@ def test_one_that_runs_already_is_joined(run: Any, jobs: Jobs) -> None:
     assert (joined.stdout, joined.returncode) == (b"first\nsecond\n", 3)
 
 
-def test_its_handlers_are_taken_back(tmp_path: Path) -> None:
+def test_its_handlers_are_taken_back(tmp_path: Path, workspace: Path) -> None:
     program = f"""
 import signal, sys
 from pathlib import Path
@@ -192,7 +192,7 @@ from fable_exec.supervisor import Supervisor
 from tests.supervisor.jobs import make_spec
 before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
 with Supervisor({str(tmp_path / "root")!r}) as supervisor:
-    supervisor.run_foreground(make_spec(Path({str(tmp_path)!r}), "true"))
+    supervisor.run_foreground(make_spec(Path({str(workspace)!r}), "true"))
 assert before == [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
 assert signal.set_wakeup_fd(-1) == -1
 """
@@ -200,12 +200,12 @@ assert signal.set_wakeup_fd(-1) == -1
     assert finished.returncode == 0, finished.stderr
 
 
-def test_what_cannot_start_is_told_by_127(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_what_cannot_start_is_told_by_127(supervisor: Supervisor, tmp_path: Path, workspace: Path) -> None:
     program = f"""
 import sys
 from fable_exec.supervisor import ExecutionSpec, Supervisor
 with Supervisor({str(tmp_path / "root")!r}) as supervisor:
-    sys.exit(supervisor.run_foreground(ExecutionSpec(argv=("/nonexistent/program",), workspace={str(tmp_path)!r})))
+    sys.exit(supervisor.run_foreground(ExecutionSpec(argv=("/nonexistent/program",), workspace={str(workspace)!r})))
 """
     finished = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, timeout=LONG_SECONDS)
     assert finished.returncode == 127, finished.stderr
