@@ -215,10 +215,8 @@ class Scanner:
         return f"{path}/" if path and self._form.whole_paths else ""
 
     def _leaf(self, directory: HeldDirectory, prefix: str, entry: os.DirEntry[str]) -> tuple[os.stat_result | None, str]:
-        name = entry.name
-        if entry.is_file(follow_symlinks=False):
-            return self._file(directory, prefix, name)
-        return self._other(directory, prefix, name)
+        read = self._file if entry.is_file(follow_symlinks=False) else self._other
+        return read(directory, prefix, entry.name)
 
     def _row_again(self, path: str, directory: HeldDirectory, name: str) -> str:
         return self.leaf(directory, path, name)[1]
@@ -239,8 +237,10 @@ class Scanner:
             digest, status = self.reader.digest(directory, name)
         except PermissionError:
             return self._unreadable(directory, prefix, name)
-        self._tally.size_bytes += status.st_size
-        return status, self._form.heads[status.st_mode] + self._form.encode(prefix + name) + tail(digest, status.st_size)
+        size = status.st_size
+        self._tally.size_bytes += size
+        form = self._form
+        return status, f"{form.heads[status.st_mode]}{form.encode(prefix + name)}{tail(digest, size)}"
 
     def _other(self, directory: HeldDirectory, prefix: str, name: str) -> tuple[os.stat_result | None, str]:
         try:
