@@ -45,7 +45,7 @@ def test_threads_share_supervisors_and_have_their_own(inside: Callable[..., Any]
 @pytest.mark.parametrize(("tasks", "each"), [(8, 2), pytest.param(50, 20, marks=pytest.mark.deep)])
 def test_tasks_of_one_loop_start_and_wait(inside: Callable[..., Any], rung: str, tasks: int, each: int) -> None:
     answer = inside("in_tasks", rung=rung, tasks=tasks, each=each, timeout=300)
-    assert answer.pop("longest") < 2.0  # a wait for a job or a zygote in the loop would take all of them together
+    assert answer.pop("longest") < 2.0  # a step that waited for a job would take the 3 s that it lives
     assert answer == {"ended": tasks * each, "wrong": [], "changed": {}}
 
 
