@@ -23,7 +23,7 @@ FILES_A_DIRECTORY = 48
 LONG_BYTES = 256 << 20
 PIECE_BYTES = 1 << 18
 MEDIAN_BYTES, SPREAD, MOST_BYTES = 1_800, 1.3, 200_000
-GIT = ["git", "-c", "core.fsmonitor=false"]
+GIT = ["git", "-c", "core.fsmonitor=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false"]
 GIT_ENVIRONMENT = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
 HASH_OBJECT, STATUS, REFERENCE, HASHLIB = (
     "git hash-object --stdin-paths",
