@@ -38,6 +38,7 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
 """One without its end too, so that a file full of quotes is still walked once."""
 
 _LONGEST_SHOWN = 400
+_NESTING = (dict, list, tuple)
 
 
 class Unreadable(Enum):
@@ -137,16 +138,16 @@ def encode_json(members: Mapping[str, Any], indent: int | None = None) -> bytes:
 
 def _require_text_names(value: Any, level: int) -> None:
     """Raise where json would make text of a name, and where it would go deeper than a reader does, or for ever."""
-    if not isinstance(value, dict | list | tuple):
-        return
     if level > _MAX_DEPTH:
         raise ValueError(_TOO_DEEP)
     if isinstance(value, dict):
         for name in value:
             if not isinstance(name, str):
                 raise TypeError(f"the name {name!a:.80} is no text")
-    for inner in value.values() if isinstance(value, dict) else value:
-        _require_text_names(inner, level + 1)
+        value = value.values()
+    for inner in value:
+        if isinstance(inner, _NESTING):
+            _require_text_names(inner, level + 1)
 
 
 def decode_document(raw: bytes, form: Form) -> dict[str, Any]:
@@ -166,7 +167,7 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     """The JSON object that `raw` is, and nothing that two readers could take for two things. Raises BadDocument."""
     _require_shallow(raw)
     try:
-        document = json.loads(raw.decode("ascii"), object_pairs_hook=_members, parse_constant=_refuse_constant)
+        document = _decode(raw.decode("ascii"))
     except BadDocument:
         raise
     except UnicodeDecodeError:
@@ -199,3 +200,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(word: str) -> NoReturn:
     raise BadDocument(Unreadable.FOREIGN, f"{word} is no JSON number")
+
+
+_decode = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_refuse_constant).decode
+"""Made once: json.loads would make another one each time."""

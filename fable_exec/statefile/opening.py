@@ -14,6 +14,7 @@ __all__ = ["MODE", "NEW_FLAGS", "close", "open_directory", "open_private", "read
 
 MODE = 0o600
 NEW_FLAGS = 0 if sys.platform == "win32" else os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK  # a FIFO must not block
+_PIECE_BYTES = 16 * 1024  # as much as a state is long; for all that it may be the allocator would ask the kernel each time
 _NOT_A_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
 
 
@@ -105,7 +106,7 @@ def read_from_start(fd: int, at_most: int) -> bytes:
     """The file's bytes up to `at_most`, however little the kernel gives at a time."""
     pieces: list[bytes] = []
     done = 0
-    while done < at_most and (piece := os.pread(fd, at_most - done, done)):
+    while done < at_most and (piece := os.pread(fd, min(at_most - done, _PIECE_BYTES), done)):
         pieces.append(piece)
         done += len(piece)
     return b"".join(pieces)

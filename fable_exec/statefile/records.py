@@ -104,7 +104,7 @@ def decode_record(raw: bytes, form: Form) -> Record:
     Raises:
         BadDocument: it is whole, and the outcome of something else, or newer than this library.
     """
-    if not raw.strip(b"\0"):
+    if raw == bytes(len(raw)):
         return Record(Condition.EMPTY)
     header = _HEADER.match(raw)
     if header is None:

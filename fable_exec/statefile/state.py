@@ -224,6 +224,15 @@ def _add(held: HeldState, outcome: Mapping[str, Any], kept: Mapping[str, Any]) -
     return True
 
 
+def _require_outcome(recorded: Mapping[str, Any], written: Mapping[str, Any]) -> None:
+    """Raise Conflict where a document denies the outcome that is recorded."""
+    denied = sorted(name for name, value in recorded.items() if name not in written or written[name] != value)
+    if denied:
+        raise Conflict(
+            f"the outcome of this execution is recorded and final: {', '.join(denied)[:_LONGEST_SHOWN]}", reason="final"
+        )
+
+
 class HeldState:
     """The state while its lock is held: what is read stays true until it is written. Made by `StateFile.locked`."""
 
@@ -255,14 +264,9 @@ class HeldState:
         """
         opened = self._held()
         raw = encode_document(document, opened.form)
-        written = decode_document(raw, opened.form)  # a list for a tuple: what a reader will compare
         _, record = opened.look()
-        recorded = record.outcome or {}
-        denied = sorted(name for name, value in recorded.items() if name not in written or written[name] != value)
-        if denied:
-            raise Conflict(
-                f"the outcome of this execution is recorded and final: {', '.join(denied)[:_LONGEST_SHOWN]}", reason="final"
-            )
+        if record.outcome is not None:
+            _require_outcome(record.outcome, decode_document(raw, opened.form))  # a list for a tuple: as a reader compares
         replace(STATE_NAME, raw, opened.dir_fd)
 
     def quarantine(self) -> list[Path]:
