@@ -8,6 +8,7 @@ from pathlib import Path
 
 import attrs
 
+from fable_exec import _sys
 from fable_exec.errors import Conflict
 from fable_exec.executions.names import RUN_LOCK_NAME, canonical_id, execution_directory
 from fable_exec.privatefiles import directory_fault_of
@@ -21,7 +22,7 @@ _MODE = 0o700
 
 def now() -> str:
     """This moment in UTC as ISO 8601 with microseconds and a Z."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 @attrs.frozen
@@ -30,9 +31,13 @@ class ExecutionDirectory:
 
     Args:
         path: absolute. Its last part is the canonical id.
+
+    Attributes:
+        state: its state file.
     """
 
     path: Path
+    state: StateFile = attrs.field(init=False, eq=False, repr=False)
 
     @classmethod
     def of(cls, root: Path, execution_id: str) -> ExecutionDirectory:
@@ -43,9 +48,8 @@ class ExecutionDirectory:
     def execution_id(self) -> str:
         return self.path.name
 
-    @property
-    def state(self) -> StateFile:
-        """Its state file."""
+    @state.default
+    def _state(self) -> StateFile:
         return StateFile(self.path, Form(SCHEMA_VERSION, {"execution_id": self.execution_id}))
 
     @property
@@ -54,7 +58,7 @@ class ExecutionDirectory:
         return self.path / RUN_LOCK_NAME
 
     def make(self) -> None:
-        """Make it, private to this user, unless it is there; its root too.
+        """Make it, private to this user, unless it is there; its root too. Afterwards its name is on the disk.
 
         Raises:
             Conflict: something is there that another user could have put there.
@@ -62,12 +66,28 @@ class ExecutionDirectory:
         """
         make_root(self.path.parent)
         _make_private(self.path)
+        _sync(self.path.parent)  # also where it was there: whoever made it may not have come to that yet
 
 
 def make_root(root: Path) -> None:
     """Make the directory of all executions, and those above it, unless they are there. Raises as `ExecutionDirectory.make`."""
-    os.makedirs(root.parent, mode=0o755, exist_ok=True)
+    if root.is_dir():
+        _require_private(root)
+        return
+    _make_above(root.parent)
     _make_private(root)
+    _sync(root.parent)
+
+
+def _make_above(path: Path) -> None:
+    if path.is_dir():
+        return
+    _make_above(path.parent)
+    try:
+        os.mkdir(path, 0o755)
+    except FileExistsError:
+        pass  # somebody else has just made it
+    _sync(path.parent)
 
 
 def _make_private(path: Path) -> None:
@@ -76,6 +96,19 @@ def _make_private(path: Path) -> None:
         os.chmod(path, _MODE)  # the umask may have taken even our own rights
     except FileExistsError:
         pass
+    _require_private(path)
+
+
+def _require_private(path: Path) -> None:
     fault = directory_fault_of(os.lstat(path))
     if fault is not None:
         raise Conflict(f"{ascii(str(path))[:400]} cannot hold executions: {fault.value}", reason="not-private")
+
+
+def _sync(directory: Path) -> None:
+    """Bring the names in it to the disk."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _sys.sync_directory(fd)
+    finally:
+        os.close(fd)
