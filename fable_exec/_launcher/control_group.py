@@ -60,5 +60,5 @@ def _own_path(groups: str) -> str:
 
 
 def _read(path: str) -> str:
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        return file.read()
+    with open(path, "rb") as file:  # as text a codec would be looked for, in each keeper anew
+        return file.read().decode("utf-8", "surrogateescape")

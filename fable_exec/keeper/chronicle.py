@@ -15,6 +15,7 @@ from fable_exec.lifecycle import Event, Phase
 
 __all__ = ["Chronicle"]
 
+_encode = json.JSONEncoder(default=str).encode
 _MOST_BYTES = 1024 * 1024
 """A keeper writes some ten lines; whatever makes it write for ever must not fill the disk."""
 
@@ -35,7 +36,7 @@ class Chronicle:
 
     def note(self, what: str, **members: Any) -> None:
         """Note something else."""
-        line = json.dumps({"time": now(), "event": what, **members}, default=str) + "\n"
+        line = _encode({"time": now(), "event": what, **members}) + "\n"
         try:
             if os.fstat(self._log).st_size + len(line) <= _MOST_BYTES:
                 os.write(self._log, line.encode("ascii"))
@@ -44,5 +45,8 @@ class Chronicle:
 
 
 def _members(event: Event) -> dict[str, Any]:
-    found = attrs.asdict(event, value_serializer=lambda _, __, value: getattr(value, "value", value))
-    return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in found.items()}
+    return {name: _plain(value) for name, value in attrs.asdict(event, recurse=False).items()}
+
+
+def _plain(value: Any) -> Any:
+    return sorted(value) if isinstance(value, frozenset) else getattr(value, "value", value)

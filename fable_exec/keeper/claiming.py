@@ -102,10 +102,7 @@ def _accept(held: HeldState, document: dict[str, Any]) -> str | None:
 def _prepared(directory: ExecutionDirectory, request: KeepRequest) -> dict[str, Any]:
     """The document, and the files that an execution has from the start."""
     _write_spec(directory.path, request.spec_text)
-    runtime = Path(request.runtime)
-    if runtime.parent == directory.path:
-        removal.remove_tree(str(runtime))  # of a start that was not accepted
-    make_runtime(runtime, request.user, request.group)
+    _make_own_runtime(directory, request)
     return accepted(
         execution_id=request.execution_id,
         schema_version=SCHEMA_VERSION,
@@ -115,15 +112,29 @@ def _prepared(directory: ExecutionDirectory, request: KeepRequest) -> dict[str, 
     )
 
 
+def _make_own_runtime(directory: ExecutionDirectory, request: KeepRequest) -> None:
+    runtime = Path(request.runtime)
+    try:
+        make_runtime(runtime, request.user, request.group)
+    except FileExistsError:
+        if runtime.parent != directory.path:
+            raise
+        removal.remove_tree(request.runtime)  # of a start that was not accepted
+        make_runtime(runtime, request.user, request.group)
+
+
 def _take_workspace(request: KeepRequest) -> int | Answered:
     """A descriptor that holds the workspace for this execution, as long as it is open."""
     path = workspace_lock_path(Path(request.root), request.workspace["device"], request.workspace["inode"])
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    lock = take(path)
-    holder = path.read_text("ascii", "replace")[:36]
+    try:
+        lock = take(path)
+    except FileNotFoundError:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        lock = take(path)
+    holder = path.read_bytes()[:36].decode("ascii", "replace")  # as text a codec would be looked for, in each keeper anew
     what = "is live"
     if lock is not None:
-        if not _lives_on(Path(request.root), holder):
+        if not (holder and _lives_on(Path(request.root), holder)):
             os.ftruncate(lock, 0)
             os.pwrite(lock, request.execution_id.encode("ascii"), 0)
             return lock

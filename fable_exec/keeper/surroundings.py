@@ -14,12 +14,13 @@ _GIT_CONFIG = b"[commit]\n\tgpgsign = false\n[tag]\n\tgpgsign = false\n"
 
 
 def make_runtime(runtime: Path, user: int, group: int) -> None:
-    """Make `runtime` with what is in it, private to that user. Raises OSError, also where something has its name."""
-    made = [runtime, *(runtime / name for name in DIRECTORIES)]
+    """Make `runtime` with what is in it, private to that user. Raises OSError; FileExistsError where something has its name."""
+    made = [str(runtime), *(f"{runtime}/{name}" for name in DIRECTORIES)]
     for directory in made:
         os.mkdir(directory, 0o700)
-    settings = runtime / _GIT_CONFIG_NAME
-    settings.write_bytes(_GIT_CONFIG)  # in text a codec would be looked for, in each keeper anew
+    settings = f"{runtime}/{_GIT_CONFIG_NAME}"
+    with open(settings, "wb", buffering=0) as file:  # in text a codec would be looked for, in each keeper anew
+        file.write(_GIT_CONFIG)
     if user != os.geteuid():
         for path in (settings, *reversed(made)):  # its own first: from then on that user can change what is in it
             os.chown(path, user, group, follow_symlinks=False)
