@@ -55,9 +55,11 @@ class HookPaths:
 
     def _outside(self, tree: str) -> list[Names]:
         git = os.path.join(tree, ".git")
+        if not os.path.lexists(git):
+            return []
         pointed = read_host_file(git).removeprefix("gitdir:").strip()
         value = _hooks_path(_texts_of(os.path.join(tree, pointed) if pointed else git)) or self._of_user
-        if value is None or not os.path.lexists(git):
+        if value is None:
             return []
         return self._with_husky(names_of(self._workspace, (), os.path.normpath(os.path.join(tree, os.path.expanduser(value)))))
 
@@ -80,7 +82,8 @@ class HookPaths:
 
 
 def _hooks_path(texts: list[str]) -> str | None:
-    values = [last_value(parse(text), "core", "hookspath") for text in texts]
+    # A key is written in one piece, in whatever case: few files have it, and each is long to read.
+    values = [last_value(parse(text), "core", "hookspath") for text in texts if "hookspath" in text.lower()]
     named = [value for value in values if value]
     return named[-1] if named else None
 
