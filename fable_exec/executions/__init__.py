@@ -7,6 +7,5 @@ from __future__ import annotations
 
 from fable_exec.executions.directory import SCHEMA_VERSION, ExecutionDirectory, make_root, now
 from fable_exec.executions.names import default_root
-from fable_exec.executions.spec import ExecutionSpec
 
-__all__ = ["SCHEMA_VERSION", "ExecutionDirectory", "ExecutionSpec", "default_root", "make_root", "now"]
+__all__ = ["SCHEMA_VERSION", "ExecutionDirectory", "default_root", "make_root", "now"]

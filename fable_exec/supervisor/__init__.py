@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fable_exec.executions import ExecutionSpec
+from fable_exec.executions.spec import ExecutionSpec
 from fable_exec.supervisor.execution import Execution, UnreadableExecution
 from fable_exec.supervisor.recovering import Done, Recovered
 from fable_exec.supervisor.supervisor import Supervisor

@@ -17,8 +17,9 @@ import attrs
 from fable_exec.confine import FileView, Plan, Support, compile_kept_plan, refuse_unmet
 from fable_exec.errors import ConfinementUnavailable, ExecutableDenied, PolicyError
 from fable_exec.executables import AllowedExecutables, Executable, resolve_executables
-from fable_exec.executions import ExecutionDirectory, ExecutionSpec
+from fable_exec.executions import ExecutionDirectory
 from fable_exec.executions.names import RUNNER_LOG_NAME, RUNTIME_NAME, SPEC_NAME, SUPERVISOR_LOG_NAME
+from fable_exec.executions.spec import ExecutionSpec
 from fable_exec.keeper.requests import KeepRequest, LaterFiles
 from fable_exec.keeper.surroundings import runtime_environment
 from fable_exec.laterfiles import standard_place

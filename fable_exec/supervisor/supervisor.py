@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from fable_exec.errors import BrokerGone, Conflict, FableExecError, InvalidRequest, LaunchFailed, StateUnreadable
-from fable_exec.executions import ExecutionDirectory, ExecutionSpec, default_root
+from fable_exec.executions import ExecutionDirectory, default_root
 from fable_exec.executions.names import RUNNER_LOG_NAME, STATE_DIR_VARIABLE, SUPERVISOR_LOG_NAME, canonical_id, ids_in
+from fable_exec.executions.spec import ExecutionSpec
 from fable_exec.keeper.requests import Answer, Answered
 from fable_exec.runner import WorkspaceIdentity
 from fable_exec.supervisor.execution import Execution, UnreadableExecution, looked_at, required

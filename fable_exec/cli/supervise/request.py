@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fable_exec.errors import InvalidRequest
-from fable_exec.executions import ExecutionSpec
-from fable_exec.executions.spec import MAX_SPEC_BYTES
+from fable_exec.executions.spec import MAX_SPEC_BYTES, ExecutionSpec
 from fable_exec.policy import BrokerPolicy, read_document
 
 __all__ = ["specification"]
