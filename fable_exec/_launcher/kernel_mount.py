@@ -10,6 +10,8 @@ import ctypes
 import errno
 import os
 import platform
+from collections.abc import Callable
+from typing import Any
 
 from .kernel_errors import checked
 
@@ -32,8 +34,6 @@ _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_syscall = _libc.syscall
-_syscall.restype = ctypes.c_long
 
 
 class _MountAttributes(ctypes.Structure):
@@ -45,22 +45,32 @@ class _MountAttributes(ctypes.Structure):
     )
 
 
+def _prepared(*kinds: type[ctypes._SimpleCData[Any] | ctypes._Pointer[Any]]) -> Callable[..., int]:
+    """syscall(2) with arguments of these kinds besides the number; a plain integer would be passed as C int."""
+    return ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_long, *kinds, use_errno=True)(("syscall", _libc))
+
+
+_open_tree = _prepared(ctypes.c_long, ctypes.c_char_p, ctypes.c_ulong)
+_move_mount = _prepared(ctypes.c_long, ctypes.c_char_p, ctypes.c_long, ctypes.c_char_p, ctypes.c_ulong)
+_mount_setattr = _prepared(ctypes.c_long, ctypes.c_char_p, ctypes.c_ulong, ctypes.POINTER(_MountAttributes), ctypes.c_size_t)
+_pivot_root = _prepared(ctypes.c_char_p, ctypes.c_char_p)
+
+
 def open_tree(path: str, *, recursive: bool, directory: int = -100) -> int:
     """A detached copy of the mount tree at `path` (the object itself, never a link's target); the descriptor is the caller's."""
     flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW | (AT_RECURSIVE if recursive else 0)
-    return _call("open_tree", path, _OPEN_TREE, directory, os.fsencode(path), ctypes.c_uint(flags))
+    return checked(_open_tree(_OPEN_TREE, directory, os.fsencode(path), flags), "open_tree", path)
 
 
 def copy_tree_of(descriptor: int, *, recursive: bool) -> int:
     """A detached copy of the mount tree at the object behind `descriptor`."""
     flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
-    return _call("open_tree", "", _OPEN_TREE, descriptor, b"", ctypes.c_uint(flags))
+    return checked(_open_tree(_OPEN_TREE, descriptor, b"", flags), "open_tree")
 
 
 def attach(tree: int, target: int) -> None:
     """Put the detached `tree` over the object behind `target`."""
-    flags = ctypes.c_uint(MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH)
-    _call("move_mount", "", _MOVE_MOUNT, tree, b"", target, b"", flags)
+    checked(_move_mount(_MOVE_MOUNT, tree, b"", target, b"", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH), "move_mount")
 
 
 def set_attributes(tree: int, attributes: int, *, recursive: bool) -> None:
@@ -83,7 +93,7 @@ def pivot_root(new_root: str, put_old: str) -> None:
     number = _PIVOT_ROOT.get(platform.machine())
     if number is None:
         raise OSError(errno.ENOSYS, f"pivot_root() is not known for {platform.machine()}")
-    _call("pivot_root", new_root, number, os.fsencode(new_root), os.fsencode(put_old))
+    checked(_pivot_root(number, os.fsencode(new_root), os.fsencode(put_old)), "pivot_root", new_root)
 
 
 def detach(path: str) -> None:
@@ -92,11 +102,6 @@ def detach(path: str) -> None:
 
 
 def _set(directory: int, path: bytes, flags: int, attributes: _MountAttributes) -> None:
-    pointer, size = ctypes.byref(attributes), ctypes.c_size_t(ctypes.sizeof(attributes))
-    _call("mount_setattr", os.fsdecode(path), _MOUNT_SETATTR, directory, path, ctypes.c_uint(flags), pointer, size)
-
-
-def _call(call: str, path: str, number: int, *arguments: object) -> int:
-    # Plain integers would be passed as C int; the kernel reads whole registers.
-    widened = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
-    return checked(_syscall(ctypes.c_long(number), *widened), call, path)
+    size = ctypes.sizeof(attributes)
+    told = _mount_setattr(_MOUNT_SETATTR, directory, path, flags, ctypes.byref(attributes), size)
+    checked(told, "mount_setattr", os.fsdecode(path))

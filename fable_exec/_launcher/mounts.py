@@ -180,12 +180,19 @@ def _make_place(target: str, *, is_directory: bool) -> str:
     place = _new_root.path + target
     if os.path.lexists(place):
         return place
-    if is_directory:
-        os.makedirs(place, 0o755, exist_ok=True)
-    else:
-        os.makedirs(os.path.dirname(place), 0o755, exist_ok=True)
-        os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+    try:
+        _make(place, is_directory=is_directory)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(place), 0o755)
+        _make(place, is_directory=is_directory)
     return place
+
+
+def _make(place: str, *, is_directory: bool) -> None:
+    if is_directory:
+        os.mkdir(place, 0o755)
+    else:
+        os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
 
 
 def _freeze(path: str) -> None:
