@@ -24,9 +24,10 @@ _OLD_ROOT = "/.old-root"
 
 
 class NewRoot:
-    """The root under construction. `path` is where it is mounted until `enter` makes it "/"."""
+    """The root under construction. `path` is where it is mounted until `enter` makes it "/"; `names` are that, and without links."""
 
     path = ""
+    names: tuple[str, ...] = ()
 
 
 _new_root = NewRoot()
@@ -35,7 +36,7 @@ _new_root = NewRoot()
 def begin_root(path: str) -> None:
     """Start with an empty memory file system at `path`, an existing directory."""
     kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=0755,size=16m")
-    _new_root.path = path
+    _new_root.path, _new_root.names = path, (path, os.path.realpath(path))
     os.mkdir(path + _OLD_ROOT, 0o700)
     os.mkdir(path + _COVERED, 0o700)
     os.mkdir(path + _COVERED + "/directory", 0o555)
@@ -66,6 +67,15 @@ def bind(source: str, target: str, access: str, need: str) -> None:
         _attach(tree, target, is_directory=stat.S_ISDIR(found.st_mode))
     finally:
         os.close(tree)
+    _take_root_out_of(source, target)
+
+
+def _take_root_out_of(source: str, target: str) -> None:
+    """Where the new root is built below `source`, its copy below `target` would be a second one, and in a writable place."""
+    for root in _new_root.names:
+        if root.startswith(f"{source}/"):
+            kernel_mount.detach(_new_root.path + target + root.removeprefix(source))
+            return
 
 
 def cover(target: str) -> None:
@@ -141,7 +151,7 @@ def enter_root() -> None:
     kernel_mount.pivot_root(".", _new_root.path + _OLD_ROOT)
     kernel_mount.detach(_OLD_ROOT)
     os.chdir("/")
-    _new_root.path = ""
+    _new_root.path, _new_root.names = "", ()
     os.rmdir(_OLD_ROOT)
     kernel_mount.set_propagation("/", MS_SHARED)
 

@@ -148,6 +148,28 @@ print(json.dumps([found, open(os.environ["GIT_CONFIG_GLOBAL"]).read(), os.path.i
 
 
 @CONFINED
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_confined_job_has_one_root_and_cannot_write_in_it(tmp_path: Path, workspace: Path, linked: bool) -> None:
+    """It is built below the job's own directory, which is shown with all that is mounted there."""
+    program = """
+import json, os
+runtime = os.path.dirname(os.environ["XDG_CACHE_HOME"])
+open(f"{runtime}/root/planted", "x").close()
+places = [line.split()[4] for line in open("/proc/self/mountinfo")]
+mounted = [place for place in places if place.startswith(f"{runtime}/")]
+print(json.dumps([mounted, os.listdir(f"{runtime}/root"), os.listdir("/")]))
+"""
+    place = tmp_path / "place"
+    place.mkdir()
+    if linked:
+        (tmp_path / "link").symlink_to(place)
+    with supervising(tmp_path / "link" if linked else place) as supervisor:
+        scene = Scene(supervisor=supervisor, workspace=workspace, rung="pidns")
+        mounted, beside, root = told(scene.ended(scene.python(program, confined=True)))
+    assert mounted == [] and beside == ["planted"] and "planted" not in root
+
+
+@CONFINED
 def test_a_confined_job_reads_its_spec_and_reaches_nothing_else_of_its_keepers(supervisor: Any, workspace: Path) -> None:
     scene = Scene(supervisor=supervisor, workspace=workspace, rung="pidns")
     program = """
