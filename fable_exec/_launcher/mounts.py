@@ -24,10 +24,9 @@ _OLD_ROOT = "/.old-root"
 
 
 class NewRoot:
-    """The root under construction. `path` is where it is mounted until `enter` makes it "/"; `names` are that, and without links."""
+    """The root under construction. `path` is where it is mounted until `enter` makes it "/"."""
 
     path = ""
-    names: tuple[str, ...] = ()
 
 
 _new_root = NewRoot()
@@ -36,19 +35,20 @@ _new_root = NewRoot()
 def begin_root(path: str) -> None:
     """Start with an empty memory file system at `path`, an existing directory."""
     kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=0755,size=16m")
-    _new_root.path, _new_root.names = path, (path, os.path.realpath(path))
+    _new_root.path = path
     os.mkdir(path + _OLD_ROOT, 0o700)
     os.mkdir(path + _COVERED, 0o700)
     os.mkdir(path + _COVERED + "/directory", 0o555)
     os.close(os.open(path + _COVERED + "/file", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444))
 
 
-def bind(source: str, target: str, access: str, need: str) -> None:
+def bind(source: str, target: str, access: str, need: str, mounts: str = "all") -> None:
     """Show the host's `source` at `target`.
 
     Args:
         access: "read-only" or "writable"; neither honours set-user-id files or devices.
         need: "optional" skips what the host does not have; "required" fails.
+        mounts: "all" shows what is mounted below it too, "none" what lies there otherwise.
 
     A link is copied as a link, so that a merged /usr keeps its shape.
     """
@@ -61,21 +61,13 @@ def bind(source: str, target: str, access: str, need: str) -> None:
     if stat.S_ISLNK(found.st_mode):
         _copy_link(source, target)
         return
-    tree = kernel_mount.open_tree(source, recursive=True)
+    recursive = mounts == "all"
+    tree = kernel_mount.open_tree(source, recursive=recursive)
     try:
-        kernel_mount.set_attributes(tree, _READ_ONLY if access == "read-only" else _WRITABLE, recursive=True)
+        kernel_mount.set_attributes(tree, _READ_ONLY if access == "read-only" else _WRITABLE, recursive=recursive)
         _attach(tree, target, is_directory=stat.S_ISDIR(found.st_mode))
     finally:
         os.close(tree)
-    _take_root_out_of(source, target)
-
-
-def _take_root_out_of(source: str, target: str) -> None:
-    """Where the new root is built below `source`, its copy below `target` would be a second one, and in a writable place."""
-    for root in _new_root.names:
-        if root.startswith(f"{source}/"):
-            kernel_mount.detach(_new_root.path + target + root.removeprefix(source))
-            return
 
 
 def cover(target: str) -> None:
@@ -151,7 +143,7 @@ def enter_root() -> None:
     kernel_mount.pivot_root(".", _new_root.path + _OLD_ROOT)
     kernel_mount.detach(_OLD_ROOT)
     os.chdir("/")
-    _new_root.path, _new_root.names = "", ()
+    _new_root.path = ""
     os.rmdir(_OLD_ROOT)
     kernel_mount.set_propagation("/", MS_SHARED)
 

@@ -67,7 +67,8 @@ class FileView:
         workspace: its absolute path; commands see it there.
         writable: whether commands may change it.
         runtime_paths: absolute paths that are readable and executable besides the system directories.
-        writable_paths: absolute paths of directories besides the workspace that may be written whatever `writable` says.
+        writable_paths: absolute paths of directories besides the workspace that may be written whatever `writable` says, without
+            what is mounted below them.
     """
 
     workspace: str
@@ -88,7 +89,8 @@ class FileView:
             ("bind", "{private}/home", COMMAND_HOME, "writable", "required"),
             *(("anchor", path) for path in self._anchors()),
             *_binds(self._runtimes_outside_workspace(), "read-only"),
-            *(("bind", path, path, "writable", "required") for path in self.writable_paths),
+            # The private directory is one of them, and the new root is mounted in it: a copy could be written in.
+            *(("bind", path, path, "writable", "required", "none") for path in self.writable_paths),
             ("bind", self.workspace, self.workspace, "writable" if self.writable else "read-only", "required"),
             own_proc or ("bind", "/proc", "/proc", "read-only", "required"),
         )
