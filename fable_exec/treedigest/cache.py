@@ -15,7 +15,6 @@ import struct
 import time
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ import attrs
 from fable_exec.errors import StateUnreadable
 from fable_exec.pathguard import Workspace, WorkspacePath
 from fable_exec.privatefiles import directory_fault_of, fault_of
-from fable_exec.treedigest.watching import could_hide_a_change, stamp_of
+from fable_exec.treedigest.watching import STAMP_NUMBERS, could_hide_a_change, stamps_of
 
 __all__ = ["DigestCache"]
 
@@ -33,8 +32,7 @@ _MAX_BYTES = 1 << 30
 _MAX_DIRECTORIES = 4_000_000
 _DIGEST_BYTES = 32
 _LENGTHS = struct.Struct("<QIIII")
-_STAMPS = 4
-_NEVER = array("q", [-1] * _STAMPS)
+_NEVER = array("q", [-1] * STAMP_NUMBERS)
 
 
 @attrs.frozen
@@ -90,13 +88,13 @@ class DigestCache:
         kept = self._known.get(path)
         if kept is None or kept.device != device:
             return None
-        if kept.names == _joined(names) and kept.stamps == _stamps(statuses).tobytes():
+        if kept.names == _joined(names) and kept.stamps == stamps_of(statuses).tobytes():
             self._met[path] = kept
             return list(kept.rows.decode().split("\n")) if names else []
         return self._rows_one_by_one(kept, names, statuses)
 
     def _rows_one_by_one(self, kept: _Kept, names: list[str], statuses: Sequence[os.stat_result]) -> list[str | None]:
-        size = _STAMPS * 8
+        size = STAMP_NUMBERS * 8
         stamps = (kept.stamps[at : at + size] for at in range(0, len(kept.stamps), size))
         known = dict(
             zip(os.fsdecode(kept.names).split("/"), zip(stamps, kept.rows.decode().split("\n"), strict=True), strict=True)
@@ -104,15 +102,15 @@ class DigestCache:
         found: list[str | None] = []
         for name, status in zip(names, statuses, strict=True):
             old_stamps, row = known.get(name, (b"", ""))
-            found.append(row if old_stamps == _stamps([status]).tobytes() else None)
+            found.append(row if old_stamps == stamps_of([status]).tobytes() else None)
         return found
 
     def keep(self, path: str, device: int, names: list[str], statuses: Sequence[os.stat_result], rows: list[str]) -> None:
         """Note what was read; a file that may since have changed behind its stamps is noted such that it will be read again."""
-        stamps = _stamps(statuses)
+        stamps = stamps_of(statuses)
         for number, status in enumerate(statuses):
             if could_hide_a_change(status.st_ctime_ns, self._began_ns):
-                stamps[number * _STAMPS : (number + 1) * _STAMPS] = _NEVER
+                stamps[number * STAMP_NUMBERS : (number + 1) * STAMP_NUMBERS] = _NEVER
         self._met[path] = _Kept(device, _joined(names), stamps.tobytes(), "\n".join(rows).encode("utf-8", "surrogatepass"))
         self._changed = True
 
@@ -179,7 +177,7 @@ class DigestCache:
                 position += length
             path, names, stamps, rows = parts
             count = names.count(b"/") + 1 if names else 0
-            if len(stamps) != count * _STAMPS * 8 or (rows.count(b"\n") + 1 if rows else 0) != count:
+            if len(stamps) != count * STAMP_NUMBERS * 8 or (rows.count(b"\n") + 1 if rows else 0) != count:
                 raise ValueError("not one stamp and one row for each name")
             found[os.fsdecode(path)] = _Kept(device, names, stamps, rows)
         return found, dict(header["listings"])
@@ -187,11 +185,3 @@ class DigestCache:
 
 def _joined(names: list[str]) -> bytes:
     return os.fsencode("/".join(names))
-
-
-def _stamps(statuses: Sequence[os.stat_result]) -> array[int]:
-    """The stamps of all; a number that does not fit (none is known) makes them never the same."""
-    try:
-        return array("q", chain.from_iterable(map(stamp_of, statuses)))
-    except OverflowError:
-        return _NEVER * len(statuses)

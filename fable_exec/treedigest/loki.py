@@ -214,7 +214,7 @@ def _look_up_one(scanner: Scanner, directory: HeldDirectory, parent: str, name: 
         return loki_bare(path, EntryKind.MISSING), None
     except PathPermission:
         return unreadable_row(path), None
-    return row, None if status is None else stamp_of(status)
+    return row, stamp_of(status)
 
 
 def _open_through_links(workspace: Workspace, components: tuple[str, ...]) -> int:

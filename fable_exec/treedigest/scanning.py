@@ -24,7 +24,7 @@ from fable_exec.treedigest.cache import DigestCache
 from fable_exec.treedigest.forms import Form, tail
 from fable_exec.treedigest.reading import Moving, Reader
 from fable_exec.treedigest.values import EntryKind, Progress
-from fable_exec.treedigest.watching import NO_STAMP, Leaf, Watch, stamp_of
+from fable_exec.treedigest.watching import NO_STATUS, Seen, Watch, stamp_of, stamps_of
 
 __all__ = ["Scanned", "Scanner", "unstable"]
 
@@ -172,16 +172,16 @@ class Scanner:
         if self._cache is not None:
             return self._cached_rows(self._cache, directory, prefix, path, status, leaves)
         found = [self._leaf(directory, prefix, entry) for entry in leaves]
+        rows = [row for _, row in found]
         if self.watch is not None:
-            noted: list[Leaf] = [
-                (entry.name, NO_STAMP if seen is None else stamp_of(seen), row)
-                for entry, (seen, row) in zip(leaves, found, strict=True)
-            ]
-            names = [entry.name for entry in entries]
             self.watch.note_directory(
-                (*self.top, *components), stamp_of(status), names, noted, functools.partial(self._row_again, path)
-            )
-        return [row for _, row in found]
+                Seen(
+                    components=(*self.top, *components), stamp=stamp_of(status), names=[entry.name for entry in entries],
+                    leaves=[entry.name for entry in leaves], stamps=stamps_of([seen for seen, _ in found]), rows=rows,
+                    row_of=functools.partial(self._row_again, path),
+                )
+            )  # fmt: skip
+        return rows
 
     def _cached_rows(
         self,
@@ -205,8 +205,7 @@ class Scanner:
         for number, entry in enumerate(leaves):
             known = None if rows is None else rows[number]
             if known is None:
-                seen, known = self._leaf(directory, prefix, entry)
-                statuses[number] = seen or statuses[number]
+                statuses[number], known = self._leaf(directory, prefix, entry)
             read.append(known)
         cache.keep(key, status.st_dev, names, statuses, read)
         return read
@@ -214,14 +213,14 @@ class Scanner:
     def _prefix(self, path: str) -> str:
         return f"{path}/" if path and self._form.whole_paths else ""
 
-    def _leaf(self, directory: HeldDirectory, prefix: str, entry: os.DirEntry[str]) -> tuple[os.stat_result | None, str]:
+    def _leaf(self, directory: HeldDirectory, prefix: str, entry: os.DirEntry[str]) -> tuple[os.stat_result, str]:
         read = self._file if entry.is_file(follow_symlinks=False) else self._other
         return read(directory, prefix, entry.name)
 
     def _row_again(self, path: str, directory: HeldDirectory, name: str) -> str:
         return self.leaf(directory, path, name)[1]
 
-    def leaf(self, directory: HeldDirectory, path: str, name: str) -> tuple[os.stat_result | None, str]:
+    def leaf(self, directory: HeldDirectory, path: str, name: str) -> tuple[os.stat_result, str]:
         """Status and row of one name in the directory `path`, whatever it is; a directory counts as something special.
 
         Raises:
@@ -232,7 +231,7 @@ class Scanner:
             return self._file(directory, prefix, name)
         return self._other(directory, prefix, name)
 
-    def _file(self, directory: HeldDirectory, prefix: str, name: str) -> tuple[os.stat_result | None, str]:
+    def _file(self, directory: HeldDirectory, prefix: str, name: str) -> tuple[os.stat_result, str]:
         try:
             digest, status = self.reader.digest(directory, name)
         except PermissionError:
@@ -242,7 +241,7 @@ class Scanner:
         form = self._form
         return status, f"{form.heads[status.st_mode]}{form.encode(prefix + name)}{tail(digest, size)}"
 
-    def _other(self, directory: HeldDirectory, prefix: str, name: str) -> tuple[os.stat_result | None, str]:
+    def _other(self, directory: HeldDirectory, prefix: str, name: str) -> tuple[os.stat_result, str]:
         try:
             status = directory.look(name)
         except PermissionError:
@@ -254,11 +253,11 @@ class Scanner:
         kind = _SPECIAL.get(stat_bits.S_IFMT(status.st_mode), EntryKind.OTHER)
         return status, self._form.special(prefix + name, status.st_mode, kind, status.st_size, status.st_rdev)
 
-    def _unreadable(self, directory: HeldDirectory, prefix: str, name: str) -> tuple[os.stat_result | None, str]:
+    def _unreadable(self, directory: HeldDirectory, prefix: str, name: str) -> tuple[os.stat_result, str]:
         if self._skip_unreadable is None:
             raise fact("permission", prefix + name)
         try:
             status = directory.look(name)
         except PermissionError:  # the directory can be listed and not searched
-            status = None
+            status = NO_STATUS
         return status, self._skip_unreadable(prefix + name)

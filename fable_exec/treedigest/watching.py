@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from operator import attrgetter
 
 import attrs
@@ -19,13 +21,22 @@ from fable_exec.pathguard import Workspace, WorkspacePath
 from fable_exec.pathguard.directories import HeldDirectory
 from fable_exec.treedigest.reading import Moving
 
-__all__ = ["NO_STAMP", "Leaf", "RowOf", "Stamp", "Watch", "could_hide_a_change", "stamp_of"]
+__all__ = [
+    "NO_STATUS",
+    "STAMP_NUMBERS",
+    "RowOf",
+    "Seen",
+    "Stamp",
+    "Watch",
+    "could_hide_a_change",
+    "stamp_of",
+    "stamps_of",
+]
 
 Stamp = tuple[int, int, int, int]
-NO_STAMP: Stamp = (0, 0, 0, 0)
+STAMP_NUMBERS = 4
+NO_STATUS = os.stat_result((0,) * 10, {"st_ctime_ns": 0, "st_mtime_ns": 0})
 """Of what this user may not even look at."""
-Leaf = tuple[str, Stamp, str]
-"""What is no directory: its name, its stamp, and the row that was written for it."""
 RowOf = Callable[[HeldDirectory, str], str]
 """Reads a name in the held directory again; raises Moving or OSError."""
 
@@ -34,10 +45,19 @@ TICK_NS = 20_000_000
 COARSE_TICK_NS = 2_100_000_000
 """File systems that keep whole seconds, or every second one (FAT, some shares)."""
 _SECOND_NS = 1_000_000_000
+_HALF = 1 << 63
 
 
 stamp_of: Callable[[os.stat_result], Stamp] = attrgetter("st_ctime_ns", "st_mtime_ns", "st_ino", "st_size")
 """What tells one state of a file from another. The kernel moves ctime with every change, and nobody can set it."""
+
+
+def stamps_of(statuses: Sequence[os.stat_result]) -> array[int]:
+    """All their stamps, one after the other: compared at once, and nothing for the garbage collector to look through."""
+    try:
+        return array("q", chain.from_iterable(map(stamp_of, statuses)))
+    except OverflowError:  # an inode number of 64 bits
+        return array("q", [(number + _HALF) % (2 * _HALF) - _HALF for status in statuses for number in stamp_of(status)])
 
 
 def could_hide_a_change(changed_ns: int, read_ns: int) -> bool:
@@ -50,18 +70,20 @@ def _tick_of(changed_ns: int) -> int:
 
 
 @attrs.define
-class _Seen:
-    """A directory as it was: its own stamp, all names in it sorted, and what of them is no directory."""
+class Seen:
+    """A directory as it was: its own stamp, all names in it sorted, and of what is no directory the names, stamps and rows."""
 
     components: tuple[str, ...]
     stamp: Stamp
     names: list[str]
-    leaves: list[Leaf]
+    leaves: list[str]
+    stamps: array[int]
+    rows: list[str]
     row_of: RowOf
 
     def all_changed_ns(self) -> list[int]:
         """The ctime of everything."""
-        return [self.stamp[0], *(stamp[0] for _, stamp, _ in self.leaves)]
+        return [self.stamp[0], *self.stamps[::STAMP_NUMBERS]]
 
 
 @attrs.define
@@ -74,14 +96,12 @@ class Watch:
 
     workspace: Workspace
     began_ns: int = attrs.field(factory=time.time_ns)
-    _directories: list[_Seen] = attrs.field(factory=list)
+    _directories: list[Seen] = attrs.field(factory=list)
     _answers: list[tuple[str, Callable[[], object], object]] = attrs.field(factory=list)
 
-    def note_directory(
-        self, components: tuple[str, ...], stamp: Stamp, names: list[str], leaves: list[Leaf], row_of: RowOf
-    ) -> None:
-        """A directory that was listed, all names in it sorted, and what was read in it."""
-        self._directories.append(_Seen(components, stamp, names, leaves, row_of))
+    def note_directory(self, seen: Seen) -> None:
+        """A directory that was listed, and what was read in it."""
+        self._directories.append(seen)
 
     def note_answer(self, path: str, ask: Callable[[], object], answer: object) -> None:
         """Something that can only be asked again as a whole, and has to be answered alike."""
@@ -99,17 +119,20 @@ class Watch:
                 return found
         return self._differ(self._directories, read=False) or self._other_answers()
 
-    def _hides(self, seen: _Seen) -> bool:
-        return any(could_hide_a_change(changed_ns, self.began_ns) for changed_ns in seen.all_changed_ns())
+    def _hides(self, seen: Seen) -> bool:
+        changes = seen.all_changed_ns()
+        if max(changes) < self.began_ns - COARSE_TICK_NS:
+            return False
+        return any(could_hide_a_change(changed_ns, self.began_ns) for changed_ns in changes)
 
-    def _wait(self, hiding: Iterable[_Seen]) -> None:
+    def _wait(self, hiding: Iterable[Seen]) -> None:
         """Until no change could hide behind a stamp that was seen; a stamp from the future hides none."""
         now = time.time_ns()
         changes = [changed_ns for seen in hiding for changed_ns in seen.all_changed_ns()]
         ends = [changed_ns + _tick_of(changed_ns) for changed_ns in changes if changed_ns <= now + TICK_NS]
         time.sleep(max(0, max(ends, default=now) - now) / _SECOND_NS)
 
-    def _differ(self, directories: Iterable[_Seen], *, read: bool) -> list[str]:
+    def _differ(self, directories: Iterable[Seen], *, read: bool) -> list[str]:
         """Look at the directories again; with `read` list them and read again what could hide a change."""
         for seen in directories:
             try:
@@ -124,34 +147,40 @@ class Watch:
                 return ["/".join((*seen.components, name)).rstrip("/") for name in found]
         return []
 
-    def _differ_in(self, seen: _Seen, fd: int, read: bool) -> list[str]:
+    def _differ_in(self, seen: Seen, fd: int, read: bool) -> list[str]:
         """The names of what is not as it was; "" for the directory itself."""
         if stamp_of(os.fstat(fd)) != seen.stamp or (read and sorted(os.listdir(fd)) != seen.names):
             return [""]
-        try:
-            found = [name for name, stamp, _ in seen.leaves if stamp_of(os.stat(name, dir_fd=fd, follow_symlinks=False)) != stamp]
-        except PermissionError:
-            found = [name for name, stamp, _ in seen.leaves if _stamp_if_visible(fd, name) != stamp]
-        except OSError:
+        statuses = _statuses_now(fd, seen.leaves)
+        if statuses is None:
             return [""]
-        if found or not read:
-            return found
+        now = stamps_of(statuses)
+        if now != seen.stamps:
+            return [name for number, name in enumerate(seen.leaves) if _one(now, number) != _one(seen.stamps, number)]
+        if not read:
+            return []
         directory = HeldDirectory(fd)
         return [
             name
-            for name, stamp, row in seen.leaves
-            if could_hide_a_change(stamp[0], self.began_ns) and not _reads_alike(directory, name, row, seen.row_of)
+            for number, name in enumerate(seen.leaves)
+            if could_hide_a_change(now[number * STAMP_NUMBERS], self.began_ns)
+            and not _reads_alike(directory, name, seen.rows[number], seen.row_of)
         ]
 
     def _other_answers(self) -> list[str]:
         return [path for path, ask, answer in self._answers if not _answers_alike(ask, answer)]
 
 
-def _stamp_if_visible(fd: int, name: str) -> Stamp | None:
+def _one(stamps: array[int], number: int) -> array[int]:
+    return stamps[number * STAMP_NUMBERS : (number + 1) * STAMP_NUMBERS]
+
+
+def _statuses_now(fd: int, names: list[str]) -> list[os.stat_result] | None:
+    """None when one of them is gone."""
     try:
-        return stamp_of(os.stat(name, dir_fd=fd, follow_symlinks=False))
-    except PermissionError:
-        return NO_STAMP
+        return [os.stat(name, dir_fd=fd, follow_symlinks=False) for name in names]
+    except PermissionError:  # a directory that can be listed and not searched
+        return [NO_STATUS] * len(names)
     except OSError:
         return None
 
