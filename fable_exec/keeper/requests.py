@@ -109,7 +109,10 @@ class KeepRequest:
         return self.plan is not None and bool(self.plan["namespaces"])
 
     def to_wire(self) -> dict[str, Any]:
-        return attrs.asdict(self)
+        members = attrs.asdict(self, recurse=False)  # most of it is of the wire's form already
+        members["applied"] = [attrs.asdict(each) for each in self.applied]
+        members["later_files"] = None if self.later_files is None else attrs.asdict(self.later_files)
+        return members
 
     @classmethod
     def from_wire(cls, message: Mapping[str, Any]) -> KeepRequest:

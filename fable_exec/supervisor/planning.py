@@ -56,13 +56,14 @@ def request_to_keep(
     directory = ExecutionDirectory.of(root, execution_id)
     user, group = identity.command_owner()
     runtime = _runtime(directory, user)
+    defined = {**_defined(spec, policy, directory), "runtime_directory": str(runtime)}
     common = {
         "root": str(root),
         "execution_id": execution_id,
-        "fingerprint": spec.fingerprint(),
+        "fingerprint": defined["request_fingerprint"],
         "runtime": str(runtime),
         "workspace": {"path": identity.path, "device": identity.device, "inode": identity.inode},
-        "defined": {**_defined(spec, policy, directory), "runtime_directory": str(runtime)},
+        "defined": defined,
         "spec_text": spec.spec_text,
         "user": user,
         "group": group,
