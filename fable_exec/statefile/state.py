@@ -139,7 +139,6 @@ class StateFile:
             Conflict: another outcome is recorded, and stays.
             OSError, StateUnreadable: neither could be written; the cause is why state.json could not.
         """
-        kept = kept_of(outcome, self.form)
         failure: OSError | StateUnreadable | None = None
         try:
             record.write(outcome)
@@ -147,7 +146,7 @@ class StateFile:
             failure = error
         try:
             with self.locked(timeout_seconds) as held:
-                return _add(held, outcome, kept)
+                return _add(held, outcome, self.form)
         except (OSError, StateUnreadable, TooLong) as error:
             if failure is not None:
                 raise failure from error
@@ -213,13 +212,13 @@ class _OpenState:
             return None, fault
 
 
-def _add(held: HeldState, outcome: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
-    """Put the outcome into state.json, or at least what was kept of it; whether it is all there."""
+def _add(held: HeldState, outcome: Mapping[str, Any], form: Form) -> bool:
+    """Put the outcome into state.json, or at least what the record keeps of it; whether it is all there."""
     document = held.require().document
     try:
         held.write({**document, **outcome})
     except TooLong:
-        held.write({**document, **kept})
+        held.write({**document, **kept_of(outcome, form)})
         return False
     return True
 
