@@ -6,12 +6,10 @@ does not stop. Directories are pathguard's; nothing here follows a link or waits
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat as stat_bits
-from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from hashlib import sha256
 
 from fable_exec._sys.leases import Lease, give_lease_back, take_read_lease
@@ -21,9 +19,6 @@ __all__ = ["Moving", "Reader"]
 
 SMALL_BYTES = 256 * 1024
 """Read by one call; what is longer, in pieces of this size, which stay in the processor's cache until they are hashed."""
-AHEAD_FROM_BYTES = 4 << 20
-"""From here on a thread reads one piece while another is hashed, which costs more than the reading of what is shorter."""
-AHEAD_BYTES = 2 << 20
 PROGRESS_BYTES = 16 << 20
 _TRIES = 3
 _GONE_OR_SWAPPED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ENODEV)
@@ -100,15 +95,15 @@ class Reader:
         """None when there was more or less to read than `size`."""
         digest = sha256()
         total = told = 0
-        with contextlib.closing(_pieces(fd, size)) as pieces:
-            for piece in pieces:
-                digest.update(piece)
-                total += len(piece)
-                if total > size:
-                    return None
-                if total - told >= PROGRESS_BYTES:
-                    self._let_others(fd, name, total)
-                    told = total
+        buffer = memoryview(bytearray(SMALL_BYTES))
+        while count := os.readv(fd, [buffer]):
+            digest.update(buffer[:count])
+            total += count
+            if total > size:
+                return None
+            if total - told >= PROGRESS_BYTES:
+                self._let_others(fd, name, total)
+                told = total
         return digest.hexdigest() if total == size else None
 
     def _let_others(self, fd: int, name: str, total: int) -> None:
@@ -125,27 +120,3 @@ class Reader:
 def _has_stood_still(fd: int, before: os.stat_result) -> bool:
     after = os.fstat(fd)
     return before.st_ctime_ns == after.st_ctime_ns and before.st_mtime_ns == after.st_mtime_ns
-
-
-def _pieces(fd: int, size: int) -> Generator[memoryview, None, None]:
-    """The content, each piece valid until the next one is asked for."""
-    if size < AHEAD_FROM_BYTES:
-        yield from _pieces_in_turn(fd)
-        return
-    with ThreadPoolExecutor(1) as pool:
-        buffers = [memoryview(bytearray(AHEAD_BYTES)) for _ in range(2)]
-        try:
-            reading = pool.submit(os.readv, fd, buffers[:1])
-        except RuntimeError:  # no thread can be had: the process ends, or is at its limit
-            yield from _pieces_in_turn(fd)
-            return
-        while count := reading.result():
-            buffers.reverse()
-            reading = pool.submit(os.readv, fd, buffers[:1])
-            yield buffers[1][:count]
-
-
-def _pieces_in_turn(fd: int) -> Generator[memoryview, None, None]:
-    buffer = memoryview(bytearray(SMALL_BYTES))
-    while count := os.readv(fd, [buffer]):
-        yield buffer[:count]

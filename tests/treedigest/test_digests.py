@@ -18,7 +18,7 @@ from fable_exec._sys.leases import Lease
 from fable_exec.errors import ConfinementUnavailable, PathNotDirectory, PathNotFound, StateUnreadable, TreeUnstable
 from fable_exec.pathguard import Workspace
 from fable_exec.treedigest import Difference, EntryKind, Level, Manifest, Progress, diff, tree_digest, verify
-from fable_exec.treedigest.reading import AHEAD_FROM_BYTES, PROGRESS_BYTES
+from fable_exec.treedigest.reading import PROGRESS_BYTES
 from tests.treedigest.test_gitindex import git
 from tests.treedigest.test_loki import repository
 
@@ -315,15 +315,8 @@ def test_the_room_exports_what_it_says_and_loads_with_the_first_use() -> None:
     assert subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).resolve().parents[2]).returncode == 0
 
 
-def test_a_long_file_is_hashed_alike_with_and_without_a_thread(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = os.urandom(AHEAD_FROM_BYTES + 12_345)
+def test_a_long_file_has_its_own_sha_256_and_needs_no_thread(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = os.urandom(PROGRESS_BYTES + 12_345)
     (workspace / "long").write_bytes(content)
-    ahead = manifest_of(workspace)
-    assert ahead.entries[1].content == hashlib.sha256(content).hexdigest()
-    assert threading.active_count() == 1
-
-    def none_left(*_: object) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", none_left)
-    assert manifest_of(workspace) == ahead
+    monkeypatch.setattr(threading.Thread, "start", None)
+    assert manifest_of(workspace).entries[1].content == hashlib.sha256(content).hexdigest()
