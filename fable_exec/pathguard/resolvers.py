@@ -30,12 +30,18 @@ _MAX_BYTES_OF_CHARACTER = 4
 
 
 class Resolver(Protocol):
-    """`directory` returns `start` itself for no names, else a new directory that the caller closes."""
+    """`directory` returns `start` itself for no names, else a new directory that the caller closes.
+
+    `listable` does in one call what `directory` and reopening take four for: a descriptor that can be listed, or None where it
+    cannot, or where `directory` has to say what is wrong.
+    """
 
     @property
     def name(self) -> str: ...
 
     def directory(self, start: Directory, names: tuple[str, ...], text: str) -> Directory: ...
+
+    def listable(self, start: Directory, names: tuple[str, ...]) -> int | None: ...
 
 
 class OneCallResolver:
@@ -59,6 +65,13 @@ class OneCallResolver:
                 held.close()
             held = found
         return held
+
+    def listable(self, start: Directory, names: tuple[str, ...]) -> int | None:
+        assert isinstance(start, HeldDirectory)
+        try:
+            return _sys.open_beneath("/".join(names), start.fd, os.O_RDONLY | os.O_DIRECTORY, no_xdev=start.no_xdev)
+        except OSError:
+            return None
 
     @staticmethod
     def _step(start: HeldDirectory, path: str, text: str) -> HeldDirectory:
@@ -131,6 +144,9 @@ class WalkResolver:
             held = found
         return held
 
+    def listable(self, start: Directory, names: tuple[str, ...]) -> int | None:
+        return None
+
 
 class FallbackResolver:
     """One call where the kernel has it, the walk where the kernel or a filter over all calls forbids it.
@@ -163,6 +179,9 @@ class FallbackResolver:
                 self._walk_only = True
         return self._walk.directory(start, names, text)
 
+    def listable(self, start: Directory, names: tuple[str, ...]) -> int | None:
+        return None if self._walk_only else self._one_call.listable(start, names)
+
 
 class CheckedResolver:
     """The reduced form: looks at each name before it goes on, by path."""
@@ -180,6 +199,9 @@ class CheckedResolver:
                 raise fact("not-a-directory", text)
             held = CheckedDirectory(os.path.join(held.path, name))
         return held
+
+    def listable(self, start: Directory, names: tuple[str, ...]) -> int | None:
+        return None
 
 
 def one_call_works(start: HeldDirectory) -> bool:

@@ -111,6 +111,11 @@ class Root:
                 if directory is not root:
                     directory.close()
 
+    def listable(self, path: WorkspacePath) -> int | None:
+        """A descriptor of the directory at `path` that can be listed; None where `directory_at` has to say why not."""
+        with self.lent(path) as root:
+            return self.resolver.listable(root, path.components) if path.components else None
+
     def parent_of(self, path: WorkspacePath) -> contextlib.AbstractContextManager[Directory]:
         """The directory that holds the last name of `path`."""
         return self.directory_at(path, path.components[:-1])

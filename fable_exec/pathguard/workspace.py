@@ -142,6 +142,8 @@ class Workspace:
 
     def open_directory(self, path: WorkspacePath = ROOT) -> int:
         """A new descriptor (O_RDONLY, O_DIRECTORY) of the directory; the caller closes it."""
+        if (fd := self._root.listable(path)) is not None:
+            return fd
         with self._root.directory_at(path) as directory:
             if not isinstance(directory, HeldDirectory):
                 raise fact("io", str(path))

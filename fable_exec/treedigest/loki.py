@@ -87,7 +87,7 @@ def _worktree(scanner: Scanner) -> _Worktree | None:
         if scanner.watch is not None:
             scanner.watch.note_answer("/".join((*top, _GIT)), ask, (head_oid, "" if index is None else index.sha256))
         lines = repository.lines(index)
-    tracked = {os.fsdecode(line.path) for line in lines}
+    tracked = {line.path.decode("utf-8", "surrogateescape") for line in lines}
     linked = {line.path for line in lines if line.mode == GITLINK}
     gitlinks = {os.fsdecode(path): [line for line in lines if line.path == path] for path in linked}
     return _Worktree(tracked, gitlinks, head_oid)
