@@ -70,7 +70,7 @@ def spawn(
 
 
 def prepare(request: dict[str, Any], workspace: Workspace) -> int:
-    """Enter the requested directory and open the executable, both compared with what the host saw; its descriptor is the caller's.
+    """Enter the requested directory and open the executable, each as the host saw it; the descriptor is the caller's.
 
     Raises SpawnFailed.
     """

@@ -65,7 +65,7 @@ def compile_plan(
 def compile_kept_plan(
     launch: LaunchMode, support: Support, confinement: Confinement, view: FileView, limits: Limits, *, insist: bool = True
 ) -> Plan:
-    """How one supervised job is launched: with namespaces and an init of its own, or plain where there are none or it is asked for.
+    """How one supervised job is launched: with namespaces and an init of its own; plain where there are none or it is asked for.
 
     Args and raises as `compile_plan`. Nobody observes refusals: their observer would have to live as long as the job.
     """

@@ -206,7 +206,7 @@ def outcome(
         "launch_error": None if facts.launch_error is None else facts.launch_error[:_LONGEST_ERROR],
         "launch_errno": facts.exec_errno,
         "deadline": None if facts.deadline is None else facts.deadline.value,
-        "kill_sent": facts.kill_sent,
+        "kill_sent": facts.kill_sent or (emptiness is not None and emptiness.kill_sent),
         "quiescence_proof": "none" if emptiness is None else emptiness.proof,
         "descendants": _descendants(facts, emptiness),
         "usage": None if usage is None else attrs.asdict(usage),
@@ -219,7 +219,7 @@ def _descendants(facts: Facts, emptiness: Emptiness | None) -> dict[str, Any]:
     return {
         "checked": looked,
         "detected": facts.descendants_detected,
-        "detected_processes": [list(each) for each in found.found][:_MOST_REMAINING],
+        "detected_processes": [list(each[:2]) for each in found.found][:_MOST_REMAINING],
         "quiescent": facts.descendants_quiescent,
         "term_sent": found.term_sent,
         "kill_sent": found.kill_sent,

@@ -71,7 +71,7 @@ def is_held(path: Path) -> bool:
     Raises OSError.
     """
     try:
-        fd = os.open(path, _FLAGS)
+        fd = os.open(path, _FLAGS & ~os.O_RDWR)  # whoever only looks may be on a file system that is read-only
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR):
             return False

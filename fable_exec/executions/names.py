@@ -24,6 +24,7 @@ __all__ = [
     "default_root",
     "execution_directory",
     "ids_in",
+    "is_of_records",
     "workspace_lock_path",
     "workspace_locks_in",
 ]
@@ -76,6 +77,15 @@ def ids_in(root: Path) -> list[str]:
     except FileNotFoundError:
         return []
     return sorted(name for name in names if _is_canonical(name))
+
+
+def is_of_records(name: str) -> bool:
+    """Whether an entry of the root is, or can become, a place of records: of an execution in any spelling, or of locks."""
+    try:
+        canonical_id(name)
+    except ValueError:
+        return name == _WORKSPACE_LOCKS
+    return True
 
 
 def _is_canonical(name: str) -> bool:

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +27,8 @@ _LONGEST_SECONDS = 366 * 86400.0
 _MAX_LABELS, _MAX_LABEL_CHARACTERS = 64, 256
 _MAX_ARGUMENTS, _MAX_ARGUMENT_BYTES = 10_000, 128 * 1024
 _MIB = 1024 * 1024
+_MAX_ARGV_CHARACTERS = 512 * 1024
+"""A state file holds 1 MiB; the rest of it is bounded too."""
 _MOST_RESTARTS = 100
 
 
@@ -42,6 +44,13 @@ def _resolved(value: str | Path) -> Path:
 
 def _canonical(value: str | uuid.UUID | None) -> str | None:
     return None if value is None else canonical_id(value)
+
+
+def _codes(value: Iterable[int]) -> frozenset[int]:
+    try:
+        return frozenset(value)
+    except TypeError:
+        raise InvalidRequest(f"policy_failure_codes must be a list of exit statuses, not {value!a:.80}") from None
 
 
 def _table(value: Mapping[str, str]) -> dict[str, str]:
@@ -96,7 +105,7 @@ class ExecutionSpec:
     log_bytes: int = 64 * _MIB
     heartbeat_seconds: float = 30.0
     verdict: VerdictName = "exit-code"
-    policy_failure_codes: frozenset[int] = attrs.field(default=frozenset({20}), converter=frozenset)
+    policy_failure_codes: frozenset[int] = attrs.field(default=frozenset({20}), converter=_codes)
     labels: Mapping[str, str] = attrs.field(factory=dict, converter=_table)
 
     def __attrs_post_init__(self) -> None:
@@ -122,17 +131,21 @@ class ExecutionSpec:
             raise InvalidRequest(f"the policy is for the workspace {self.policy.workspace}, not for {self.workspace}")
 
     def _check_argv(self) -> None:
-        if not self.argv or not all(isinstance(word, str) for word in self.argv):
-            raise InvalidRequest("argv must be a list of at least one string")
+        if not self.argv or not all(isinstance(word, str) and _is_of_bytes(word) for word in self.argv):
+            raise InvalidRequest("argv must be a list of at least one string, each of bytes that a system call takes")
         if not self.argv[0] or any("\0" in word for word in self.argv):
             raise InvalidRequest("argv must name a program, and hold no NUL")
         if len(self.argv) > _MAX_ARGUMENTS or any(len(os.fsencode(word)) > _MAX_ARGUMENT_BYTES for word in self.argv):
             raise InvalidRequest(f"argv may have {_MAX_ARGUMENTS} items of {_MAX_ARGUMENT_BYTES} bytes at most")
+        if len(json.dumps(self.argv)) > _MAX_ARGV_CHARACTERS:  # as the state holds it, in ASCII
+            raise InvalidRequest(f"argv may have {_MAX_ARGV_CHARACTERS} characters in all, as JSON in ASCII")
 
     def _check_texts(self) -> None:
         for name, value in self.environment.items():
             if not is_environment_name(name) or not isinstance(value, str) or "\0" in value:
                 raise InvalidRequest(f"environment has a variable that cannot be set: {name!a:.80}")
+        if self.spec_text is not None and not (isinstance(self.spec_text, str) and _is_of_bytes(self.spec_text)):
+            raise InvalidRequest("spec_text must be a string that UTF-8 can hold")
         if self.spec_text is not None and len(self.spec_text.encode("utf-8", "surrogateescape")) > MAX_SPEC_BYTES:
             raise InvalidRequest(f"spec_text may have {MAX_SPEC_BYTES} bytes at most")
         if len(self.labels) > _MAX_LABELS or not all(
@@ -157,6 +170,15 @@ class ExecutionSpec:
         members["policy_failure_codes"] = sorted(self.policy_failure_codes)
         members["spec_sha256"] = self.spec_sha256
         return hashlib.sha256(json.dumps(members, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
+
+
+def _is_of_bytes(text: str) -> bool:
+    """Whether it stands for bytes, undecodable ones included (PEP 383)."""
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_seconds(name: str, value: float, above: float = -1.0) -> None:

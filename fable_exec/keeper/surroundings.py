@@ -18,8 +18,10 @@ def make_runtime(runtime: Path, user: int, group: int) -> None:
     made = [str(runtime), *(f"{runtime}/{name}" for name in DIRECTORIES)]
     for directory in made:
         os.mkdir(directory, 0o700)
+        os.chmod(directory, 0o700)  # the umask of whoever proves a plan may have taken even our own rights
     settings = f"{runtime}/{_GIT_CONFIG_NAME}"
     with open(settings, "wb", buffering=0) as file:  # in text a codec would be looked for, in each keeper anew
+        os.fchmod(file.fileno(), 0o600)
         file.write(_GIT_CONFIG)
     if user != os.geteuid():
         for path in (settings, *reversed(made)):  # its own first: from then on that user can change what is in it

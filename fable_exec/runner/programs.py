@@ -1,4 +1,4 @@
-"""Programs of ours as children of the embedding process: started, waited for, killed. They share one socket with it, and no more."""
+"""Programs of ours as children of the embedding process: started, waited for, killed. One socket is all that they share."""
 
 from __future__ import annotations
 

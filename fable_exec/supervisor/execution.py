@@ -113,6 +113,14 @@ class UnreadableExecution:
         }
 
 
+def as_unreadable(error: StateUnreadable | OSError, directory: ExecutionDirectory) -> StateUnreadable:
+    """What keeps a state from being read, as the one kind of error that its reader is told of."""
+    if isinstance(error, StateUnreadable):
+        return error
+    path = str(directory.path)
+    return StateUnreadable(f"{ascii(path)[:400]} cannot be read: {error}", reason="not-private", path=path)
+
+
 def required(directory: ExecutionDirectory) -> Execution:
     """The same as `looked_at`. Raises UnknownExecution where there is none."""
     found = looked_at(directory)

@@ -142,7 +142,8 @@ def _means(
             executable=executable,
             environment=_environment(spec, policy, directory, runtime, executables.path),
         )
-        readable = (*runtime_paths(executables), str(directory.path / SPEC_NAME))
+        spec_file = (str(directory.path / SPEC_NAME),) if runtime.parent == directory.path else ()  # else out of its user's reach
+        readable = (*runtime_paths(executables), *spec_file)
     finally:
         executables.close()
     plan = _plan(policy, runtime, readable, zygote.support)

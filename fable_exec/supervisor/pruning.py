@@ -12,7 +12,7 @@ from fable_exec._launcher.removal import remove_entry
 from fable_exec.errors import StateUnreadable
 from fable_exec.executions import ExecutionDirectory
 from fable_exec.executions.holding import give_back, take
-from fable_exec.executions.names import RUN_LOCK_NAME, ids_in, workspace_locks_in
+from fable_exec.executions.names import RUN_LOCK_NAME, RUNTIME_NAME, SPEC_NAME, ids_in, workspace_locks_in
 from fable_exec.lifecycle import State
 from fable_exec.statefile import LOCK_NAME, RECORD_NAME, STATE_NAME
 from fable_exec.supervisor.execution import Execution, looked_at, state_in
@@ -25,6 +25,8 @@ _LAST = (RECORD_NAME, STATE_NAME, RUN_LOCK_NAME, LOCK_NAME)
 _START_SECONDS = 60.0
 """A directory without a state may be that of a start that is under way."""
 _LOCKS = {RUN_LOCK_NAME, LOCK_NAME}
+_OF_A_START = {*_LOCKS, RECORD_NAME, RUNTIME_NAME, SPEC_NAME}
+"""What is there before a state is."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC if os.name != "nt" else os.O_RDONLY
 
 
@@ -100,23 +102,26 @@ def _has_ended(directory: ExecutionDirectory) -> bool:
 
 
 def _remove_what_was_never_accepted(root: Path, before: float) -> None:
-    """Directories of starts that were refused: nothing but locks is in them."""
+    """Directories of starts that were refused, or failed before anything was accepted: no state is in them."""
     for directory in (ExecutionDirectory.of(root, each) for each in ids_in(root)):
         try:
-            if os.lstat(directory.path).st_mtime <= before and set(os.listdir(directory.path)) <= _LOCKS:
-                _remove_locks(directory)
+            if os.lstat(directory.path).st_mtime <= before and set(os.listdir(directory.path)) <= _OF_A_START:
+                _remove_start(directory)
         except (StateUnreadable, OSError):
             continue  # somebody is at it
 
 
-def _remove_locks(directory: ExecutionDirectory) -> None:
+def _remove_start(directory: ExecutionDirectory) -> None:
     with directory.state.locked(timeout_seconds=0):
         lock = take(directory.run_lock)
         if lock is None:
             return
         place = os.open(directory.path, _DIRECTORY)
         try:
-            if set(os.listdir(place)) <= _LOCKS:
+            names = set(os.listdir(place))
+            if names <= _OF_A_START and directory.state.read() is None:  # nor does the record tell of an end
+                for name in names - _LOCKS:
+                    remove_entry(place, name)
                 _unlink(place, (RUN_LOCK_NAME, LOCK_NAME))
                 os.rmdir(directory.path)
         finally:

@@ -92,7 +92,7 @@ def recovered(directory: ExecutionDirectory) -> Recovered | None:
             give_back(lock)
     except FileNotFoundError:
         return None  # it was pruned
-    except StateUnreadable as error:
+    except (StateUnreadable, OSError) as error:
         return Recovered(execution_id=directory.execution_id, found=None, done=Done.LEFT, text=str(error))
 
 

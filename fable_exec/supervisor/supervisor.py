@@ -15,11 +15,18 @@ from typing import Any
 
 from fable_exec.errors import BrokerGone, Conflict, FableExecError, InvalidRequest, LaunchFailed, StateUnreadable
 from fable_exec.executions import ExecutionDirectory, default_root
-from fable_exec.executions.names import RUNNER_LOG_NAME, STATE_DIR_VARIABLE, SUPERVISOR_LOG_NAME, canonical_id, ids_in
+from fable_exec.executions.names import (
+    RUNNER_LOG_NAME,
+    STATE_DIR_VARIABLE,
+    SUPERVISOR_LOG_NAME,
+    canonical_id,
+    ids_in,
+    is_of_records,
+)
 from fable_exec.executions.spec import ExecutionSpec
 from fable_exec.keeper.requests import Answer, Answered
 from fable_exec.runner import WorkspaceIdentity
-from fable_exec.supervisor.execution import Execution, UnreadableExecution, looked_at, required
+from fable_exec.supervisor.execution import Execution, UnreadableExecution, as_unreadable, looked_at, required
 from fable_exec.supervisor.following import events_in, pieces_now, pieces_until_end
 from fable_exec.supervisor.foreground import await_answer, relay, wished_by_signal
 from fable_exec.supervisor.planning import request_to_keep
@@ -50,7 +57,7 @@ class Supervisor:
     """
 
     def __init__(self, root: str | Path | None = None) -> None:
-        self.root = default_root() if root is None else Path(root).absolute()
+        self.root = Path(os.path.realpath(default_root() if root is None else root))
         self._zygotes = KeeperZygotes()
         self._proofs = Proofs()
         weakref.finalize(self, self._zygotes.dropped).atexit = False
@@ -102,8 +109,8 @@ class Supervisor:
         for directory in map(self._directory, ids_in(self.root)):
             try:
                 execution = looked_at(directory)
-            except StateUnreadable as error:
-                found.append(UnreadableExecution(directory=directory.path, error=error))
+            except (StateUnreadable, OSError) as error:
+                found.append(UnreadableExecution(directory=directory.path, error=as_unreadable(error, directory)))
             else:
                 found += [] if execution is None else [execution]
         return found
@@ -347,13 +354,24 @@ async def _answer_to(waiting: Waiting) -> None:
 
 
 def _keep_apart(root: Path, workspace: Path) -> None:
-    """A job writes in its workspace: its own record must not lie there."""
+    """A job writes in its workspace: no record must lie there, nor it among the records."""
     real = os.path.realpath(root)
+    if _is_among_records(real, workspace):
+        raise InvalidRequest(f"the workspace {ascii(str(workspace))[:400]} lies among the records of executions; choose another")
     if os.path.commonpath((real, workspace)) == str(workspace):
         raise InvalidRequest(
             f"the directory of all executions, {ascii(real)[:400]}, lies in the workspace, where a job could change its own"
             f" record; choose another (--root, {STATE_DIR_VARIABLE})"
         )
+
+
+def _is_among_records(root: str, workspace: Path) -> bool:
+    """Whether it lies in what is an execution's directory, or would be, or in that of the workspaces' locks."""
+    try:
+        first = workspace.relative_to(root).parts[0]
+    except (ValueError, IndexError):
+        return False
+    return is_of_records(first)
 
 
 def _workspace(path: Path) -> WorkspaceIdentity:

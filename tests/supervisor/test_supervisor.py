@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shutil
 import signal
 import threading
 import uuid
@@ -33,6 +34,42 @@ def test_records_within_reach_of_a_job_are_refused(tmp_path: Path) -> None:
         with Supervisor(root) as supervisor, pytest.raises(InvalidRequest, match="could change its own record"):
             supervisor.start(make_spec(tmp_path, "true"))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", [str(uuid.UUID(int=7)), uuid.UUID(int=7).hex, ".workspaces", f"{uuid.UUID(int=7)}/deep"])
+def test_a_workspace_among_the_records_is_refused(tmp_path: Path, place: str) -> None:
+    workspace = tmp_path / "root" / place
+    workspace.mkdir(parents=True)
+    with Supervisor(tmp_path / "root") as supervisor, pytest.raises(InvalidRequest, match="among the records"):
+        supervisor.start(make_spec(workspace.resolve(), "true"))
+
+
+def test_a_root_behind_a_link_is_the_root(jobs: Jobs, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(jobs.supervisor.root)
+    execution = jobs.ended()
+    with Supervisor(tmp_path / "link") as supervisor:
+        assert supervisor.wait(execution.execution_id).document == execution.document
+
+
+@pytest.mark.parametrize("spoil", ["closed", "lock is a link", "lock is a directory"])
+def test_a_directory_that_cannot_be_looked_into_hides_no_other(jobs: Jobs, spoil: str) -> None:
+    execution, spoilt = jobs.ended(), jobs.supervisor.root / str(uuid.uuid4())
+    spoilt.mkdir(0o700)
+    if spoil == "closed":
+        if os.geteuid() == 0:
+            pytest.skip("root looks into everything")
+        spoilt.chmod(0)
+    else:
+        (spoilt / "state.json").write_bytes((execution.directory / "state.json").read_bytes())
+        (spoilt / "run.lock").symlink_to("elsewhere") if spoil == "lock is a link" else (spoilt / "run.lock").mkdir()
+    try:
+        found = {each.execution_id: each.health for each in jobs.supervisor.list()}
+        assert found[execution.execution_id] is Health.EXITED
+        assert found[spoilt.name] == "unreadable"
+        assert [each.execution_id for each in jobs.supervisor.recover()] == [spoilt.name]
+    finally:
+        spoilt.chmod(0o700)
+        shutil.rmtree(spoilt)
 
 
 def zygotes() -> set[int]:

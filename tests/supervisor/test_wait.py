@@ -21,6 +21,7 @@ from tests.leaks import nothing_left
 from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, make_spec, until
 
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
+GIVEN_ID = "00000000-0000-4000-8000-000000000001"
 
 
 def test_waiting_returns_the_end_with_its_status(jobs: Jobs) -> None:
@@ -169,7 +170,7 @@ class TestAsync:
                 await starting
 
         with nothing_left(), Supervisor(jobs.supervisor.root) as supervisor:
-            spec = jobs.spec("sleep", "600", execution_id=UNKNOWN_ID)
+            spec = jobs.spec("sleep", "600", execution_id=GIVEN_ID)
             asyncio.run(run(spec))
             jobs.note(supervisor.start(spec))  # it may run already or not: it is the same one
 
