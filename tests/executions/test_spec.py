@@ -63,7 +63,8 @@ def test_everything_but_the_id_is_in_the_fingerprint(workspace: Path) -> None:
     assert ExecutionSpec(argv=["true"], workspace=workspace, execution_id="0" * 31 + "1").fingerprint() == plain.fingerprint()
     others: list[dict[str, Any]] = [
         {"argv": ["true", ""]}, {"environment": {"A": "1"}}, {"spec_text": ""}, {"hard_timeout_seconds": 1},
-        {"labels": {"a": "b"}}, {"idle_timeout_seconds": 1}, {"stop_grace_seconds": 1}, {"log_bytes": 1}, {"max_output_bytes": 1}, {"restarts": 1},
+        {"labels": {"a": "b"}}, {"idle_timeout_seconds": 1}, {"stop_grace_seconds": 1}, {"log_bytes": 1},
+        {"max_output_bytes": 1}, {"restarts": 1},
         {"policy_failure_codes": []}, {"heartbeat_seconds": 1}, {"descendant_grace_seconds": 1}, {"restart_delay_seconds": 2},
     ]  # fmt: skip
     found = {ExecutionSpec(**{"argv": ["true"], "workspace": workspace, **other}).fingerprint() for other in others}
