@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["DIRECTORIES", "make_runtime", "runtime_environment"]
+from fable_exec._launcher import removal
+
+__all__ = ["DIRECTORIES", "make_runtime", "restore_runtime", "runtime_environment"]
 
 DIRECTORIES = ("tmp", "home", "root", "cache", "config", "data", "state", "npm", "bun", "claude")
 _GIT_CONFIG_NAME = "gitconfig"
@@ -26,6 +29,30 @@ def make_runtime(runtime: Path, user: int, group: int) -> None:
     if user != os.geteuid():
         for path in (settings, *reversed(made)):  # its own first: from then on that user can change what is in it
             os.chown(path, user, group, follow_symlinks=False)
+
+
+def restore_runtime(runtime: Path, user: int, group: int) -> None:
+    """Put back what an attempt has removed, or replaced by something else: the next one's rules are built from these names.
+
+    Links are never followed. Nothing of the job may be alive. Raises OSError.
+    """
+    place = os.open(runtime, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for name in DIRECTORIES:
+            if not _is_directory_of(user, name, place):
+                removal.remove_entry(place, name)
+                os.mkdir(name, 0o700, dir_fd=place)
+                os.chown(name, user, group, dir_fd=place, follow_symlinks=False)
+    finally:
+        os.close(place)
+
+
+def _is_directory_of(user: int, name: str, place: int) -> bool:
+    try:
+        status = os.stat(name, dir_fd=place, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == user
 
 
 def runtime_environment(runtime: Path) -> Mapping[str, str]:
