@@ -19,7 +19,7 @@ from . import kernel_confine, kernel_notify
 from .kernel_confine import landlock_abi
 from .linuxos import O_PATH
 
-__all__ = ["CONFINE_STEPS", "landlock_abi", "load_filter", "restrict_files", "take_listener"]
+__all__ = ["CONFINE_STEPS", "landlock_abi", "load_filter", "protect_this_process", "restrict_files", "take_listener"]
 
 _CONSTANT = struct.Struct("<I")
 _CONSTANT_OFFSET = 4
@@ -75,7 +75,8 @@ def _allow_path(ruleset: int, path: str, rights: int, file_rights: int, optional
 
 
 def load_filter(program: dict[str, Any]) -> None:
-    """Live under a seccomp program, given as `confine.seccomp.Program.to_wire` writes it, its symbols bound to this process."""
+    """Live under a seccomp program, given as `confine.seccomp.Program.to_wire` writes it, its symbols bound to
+    the process that was protected, else to this one."""
     _require_no_new_privileges()
     if program["architecture"] != kernel_confine.machine():
         raise OSError(errno.ENOEXEC, f"a filter for {program['architecture']} would refuse every call here")
@@ -105,9 +106,19 @@ def _bound(program: dict[str, Any]) -> bytes:
     return bytes(code)
 
 
+_launcher: tuple[int, int] | None = None
+"""Process and group that the filter keeps signals from, where it is not the process that loads it."""
+
+
+def protect_this_process() -> None:
+    """What this process and its children load from now on keeps signals from this one, whoever loads it."""
+    global _launcher
+    _launcher = os.getpid(), os.getpgrp()
+
+
 _SYMBOLS: dict[str, Callable[[], int]] = {
-    "launcher_pid": os.getpid,
-    "minus_launcher_group": lambda: -os.getpgrp(),
+    "launcher_pid": lambda: os.getpid() if _launcher is None else _launcher[0],
+    "minus_launcher_group": lambda: -(os.getpgrp() if _launcher is None else _launcher[1]),
     "launcher_key": kernel_confine.launcher_key,
 }
 

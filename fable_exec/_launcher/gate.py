@@ -24,19 +24,21 @@ _ABOVE_COPIES = 10
 _OPEN = b"o"
 
 
-def fork_at_gate(
-    gate: int, answer: int, copies: Sequence[tuple[int, int]], limits: Sequence[Limit], execute: Callable[[], NoReturn]
-) -> int:
-    """Fork a process with a session of its own, `copies` of descriptors (from, to) and `limits`, which executes once it may.
+Prepare = Callable[[], tuple[Sequence[tuple[int, int]], Callable[[], NoReturn]]]
+"""What a leader does before it waits: descriptors to copy (from, to), and what then replaces the program."""
+
+
+def fork_at_gate(gate: int, answer: int, limits: Sequence[Limit], prepare: Prepare) -> int:
+    """Fork a process with a session of its own, which prepares itself, and executes under `limits` once it may.
 
     Args:
         gate: reading end; `open_gate` on the other one lets it through, the end of the pipe makes it exit with GATE_CLOSED.
         answer: writing end; what keeps it from running is written there. Both stay the caller's.
-        execute: replaces the program. Raises SpawnFailed or OSError.
+        prepare: called in the new process; ends it where that fails. What it gave may raise SpawnFailed or OSError.
     """
     pid = kernel.clone(0)
     if pid == 0:
-        _wait_and_execute(gate, answer, copies, limits, execute)
+        _wait_and_execute(gate, answer, limits, prepare)
     return pid
 
 
@@ -56,16 +58,14 @@ def answered(raw: bytes) -> SpawnFailed | None:
     return SpawnFailed(stage, number, what)
 
 
-def _wait_and_execute(
-    gate: int, answer: int, copies: Sequence[tuple[int, int]], limits: Sequence[Limit], execute: Callable[[], NoReturn]
-) -> NoReturn:
+def _wait_and_execute(gate: int, answer: int, limits: Sequence[Limit], prepare: Prepare) -> NoReturn:
     failure = SpawnFailed("exec", errno.EINVAL, "")
     try:
-        gate, answer = (fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, _ABOVE_COPIES) for each in (gate, answer))
-        kernel.prctl(
-            kernel.PR_SET_PDEATHSIG, signal.SIGKILL
-        )  # where no namespace does it: an init that is killed takes the job along
+        # Where no namespace does it: an init that is killed takes the job along.
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
+        copies, execute = prepare()
+        gate, answer = (fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, _ABOVE_COPIES) for each in (gate, answer))
         for number in IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
         for source, target in copies:

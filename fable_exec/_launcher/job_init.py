@@ -1,7 +1,7 @@
 """Process 1 of one supervised job, or where there are no namespaces its subreaper: the parent of everything the job starts.
 
-It prepares the namespaces and confines itself as the plan says, makes the leader at its gate, reaps, and answers its keeper. It
-ends with its keeper, and everything it is the init of ends with it. Messages: docs/reference/keeper.md.
+It makes the leader (job_leader), which does what the plan says, reaps, and answers its keeper. It stays outside of what the plan
+puts on the job. It ends with its keeper, and everything it is the init of ends with it. Messages: docs/reference/keeper.md.
 """
 
 from __future__ import annotations
@@ -11,28 +11,24 @@ import select
 import signal
 import socket
 import time
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from . import kernel, steps, wire
-from .canary import be_canary
+from .confine_steps import protect_this_process
 from .ending import freeze_and_kill, kill_children, stop_children, terminate_tree
 from .gate import fork_at_gate
+from .job_leader import Leader, fault, report
 from .linuxos import has_children, pidfd_open, pipe_unblocking
-from .pins import Pins
 from .places import Usage, wait_usage
 from .proctree import Member, list_members, members_below
 from .readiness import Readiness
-from .spawn import SpawnFailed, Streams, Workspace, path_and_copies, prepare
+from .spawn import Streams
 from .watching import ProcessFiles, Watch
 
-_OF_A_KEEPER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Signals that a keeper handles; all others are what they were made when the zygote began."""
 _BELL_BYTES = 4096
 _KILL_SECONDS = 2.0
-_LONGEST_TOLD = 500
 _STUBBORN_PAUSE_SECONDS = 0.002
-_STDOUT = 1
 
 
 class Ends:
@@ -46,8 +42,10 @@ class Ends:
         return (self.channel.fileno(), self.gate, self.answer, *self.streams)
 
 
-def be_init(plan: dict[str, Any], request: dict[str, Any], ends: Ends) -> NoReturn:
+def be_init(plan: Mapping[str, Any], request: Mapping[str, Any], ends: Ends) -> NoReturn:
     """Be the init of `request` under `plan` until the keeper is gone or says so. Never returns.
+
+    Signals that a keeper handles are blocked, and stay so.
 
     Args:
         plan: as `confine.Plan.to_wire` writes it, with the job's user, group and workspace.
@@ -55,56 +53,26 @@ def be_init(plan: dict[str, Any], request: dict[str, Any], ends: Ends) -> NoRetu
         ends: everything else that is open is closed.
     """
     try:
-        for number in _OF_A_KEEPER:
-            signal.signal(number, signal.SIG_DFL)
         kernel.close_all_but(*ends.numbers())
-        pins, _ = wire.receive(ends.channel)
-        unpinned = _confine(plan, pins)
-        _Init(plan, request, ends).serve(unpinned)
+        if plan["namespaces"]:
+            steps.die_with_parent()
+        else:
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        _Init(plan, request, ends).serve()
     except steps.StepFailed as failure:
-        _report(ends.channel, {"failed": failure.step, "errno": failure.number, "what": ""})
-    except SpawnFailed as failure:
-        _report(ends.channel, {"failed": failure.stage, "errno": failure.number, "what": failure.what})
+        report(ends.channel, {"failed": failure.step, "errno": failure.number, "what": ""})
     except wire.PeerGone:
         pass
     except Exception as error:  # the door of this process: nobody else could tell of it
-        _report(
-            ends.channel, {"failed": "init", "errno": getattr(error, "errno", None) or 0, "what": repr(error)[:_LONGEST_TOLD]}
-        )
+        report(ends.channel, fault(error))
     finally:
         os._exit(0)
-
-
-def _report(channel: socket.socket, message: dict[str, Any]) -> None:
-    try:
-        wire.send(channel, message)
-    except wire.PeerGone:
-        pass  # the keeper is gone, and with it whoever wanted to know
-
-
-def _confine(plan: dict[str, Any], pins: dict[str, Any]) -> bool:
-    """Do what the plan says; whether the kernel refused a pin that is not required."""
-    unpinned = None
-    if plan["namespaces"]:
-        steps.die_with_parent()
-        if "user" in plan["namespaces"]:
-            steps.run("map_ids", lambda: steps.map_own_ids(plan["user"], plan["group"]))
-        steps.perform(plan["stage"])
-        unpinned = steps.run("pins", lambda: Pins(plan["workspace"]["path"]).hold(pins["pins"]))
-        if unpinned is not None and pins["pins_required"]:
-            raise SpawnFailed("pins", unpinned.number, unpinned.path)
-    else:
-        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-    steps.perform(plan["launcher"])
-    # A job of the same user could otherwise look into its init, or put words in its mouth (ptrace(2)).
-    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-    return unpinned is not None
 
 
 class _Init:
     """The loop. `serve` returns when the keeper is gone and nothing of the job is left."""
 
-    def __init__(self, plan: dict[str, Any], request: dict[str, Any], ends: Ends) -> None:
+    def __init__(self, plan: Mapping[str, Any], request: Mapping[str, Any], ends: Ends) -> None:
         self._plan, self._request, self._ends = plan, request, ends
         self._is_first = bool(plan["namespaces"])
         self._ready = Readiness()
@@ -113,48 +81,45 @@ class _Init:
         self._watch: Watch | None = None
         self._warned = False
 
-    def serve(self, unpinned: bool) -> None:
-        """Make the leader, then reap and answer."""
+    def serve(self) -> None:
+        """Make the leader once the keeper says so, then reap and answer."""
         bell, writing = pipe_unblocking()
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _notice)
         self._ready.watch(bell, lambda: self._children_died(bell))
         self._ready.watch(self._ends.channel.fileno(), self._keeper_spoke)
         try:
-            self._make_leader(unpinned)
+            self._make_leader(wire.receive_packet(self._ends.channel))
             while True:
                 self._ready.round(self._milliseconds())
                 self._look_at_tree()
         except wire.PeerGone:
             self._kill()
 
-    def _make_leader(self, unpinned: bool) -> None:
-        self._leader = steps.run("fork", self._fork_canary if self._request["canary"] else self._fork_at_gate)
-        handle = steps.run("fork", lambda: pidfd_open(self._leader))
-        for descriptor in {self._ends.gate, self._ends.answer, *self._ends.streams}:  # both outputs are one
+    def _make_leader(self, word: wire.Packet) -> None:
+        """Fork it, and give up what is its own. It prepares itself: whoever stays should touch, and be able to do, little."""
+        protect_this_process()
+        prepared, theirs = os.pipe() if self._plan["watched_limits"] else (-1, -1)
+        leader = Leader(self._plan, self._request, self._ends.channel, self._ends.streams, word, theirs)
+        limits = () if self._request["canary"] else self._plan["command_limits"]
+        self._leader = steps.run("fork", lambda: fork_at_gate(self._ends.gate, self._ends.answer, limits, leader.prepare))
+        self._handle = steps.run("fork", lambda: pidfd_open(self._leader))
+        self._ready.watch(self._handle, self._leader_ended)
+        # A job of the same user could otherwise look into its init, or put words in its mouth (ptrace(2)).
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        kernel.drop_capabilities()
+        for descriptor in {self._ends.gate, self._ends.answer, *self._ends.streams, *word[1]}:  # both outputs are one
             os.close(descriptor)
-        if self._plan["watched_limits"]:
-            self._files = ProcessFiles()
-            self._watch = Watch(dict(self._plan["watched_limits"]), time.monotonic())
-        wire.send(self._ends.channel, {"leader": self._leader, "unpinned": unpinned}, (handle,))
-        self._handle = handle
-        self._ready.watch(handle, self._leader_ended)
+        if prepared >= 0:
+            os.close(theirs)
+            self._ready.watch(prepared, lambda: self._watch_tree(prepared))
 
-    def _fork_at_gate(self) -> int:
-        executable = prepare(self._request, Workspace(**self._plan["workspace"]))
-        path, copies = path_and_copies(self._request["executable"], executable, self._ends.streams)
-        environment = {**self._plan["environment"], **self._request["environment"]}
-        execute = partial(os.execve, path, self._request["argv"], environment)
-        try:
-            return fork_at_gate(self._ends.gate, self._ends.answer, copies, self._plan["command_limits"], execute)
-        finally:
-            os.close(executable)
-
-    def _fork_canary(self) -> int:
-        """Who goes for the bait instead of a job, through the same gate."""
-        copies = [(source, target) for target, source in enumerate(self._ends.streams)]
-        attempt = partial(be_canary, self._request["canary"], self._plan["workspace"]["path"], _STDOUT)
-        return fork_at_gate(self._ends.gate, self._ends.answer, copies, (), attempt)
+    def _watch_tree(self, prepared: int) -> None:
+        """From now on, when the leader is at its gate: /proc is the namespace's own."""
+        self._ready.unwatch(prepared)
+        os.close(prepared)
+        self._files = ProcessFiles()
+        self._watch = Watch(dict(self._plan["watched_limits"]), time.monotonic())
 
     def _children_died(self, bell: int) -> None:
         os.read(bell, _BELL_BYTES)

@@ -47,7 +47,8 @@ _CLONE_ARGUMENTS = struct.Struct("@11Q")
 _SYS_CLOSE_RANGE = 436
 _ABOVE_ALL_DESCRIPTORS = 1 << 31
 _CAP_SETPCAP, _CAP_SYS_CHROOT, _CAP_SYS_ADMIN = 8, 18, 21
-_CAPABILITY_VERSION_3 = 0x20080522
+_CAPABILITY_HEADER = struct.pack("=Ii", 0x20080522, 0)  # version 3, this process
+_CAPABILITIES = struct.Struct("=6I")  # effective, permitted, inheritable; then the same of the bits above
 _MOST_CAPABILITIES = 64  # bits in the sets
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -61,14 +62,6 @@ _libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctype
 _libc.capset.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
 _libc_holding_lock.syscall.argtypes = (ctypes.c_long,) * 6
 _libc_holding_lock.syscall.restype = ctypes.c_long
-
-
-class _CapabilityHeader(ctypes.Structure):
-    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
-
-
-class _CapabilityData(ctypes.Structure):
-    _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
 
 
 def unshare(flags: int) -> None:
@@ -164,6 +157,4 @@ def keep_launcher_capabilities() -> None:
 
 
 def _set_capabilities(mask: int) -> None:
-    header = _CapabilityHeader(_CAPABILITY_VERSION_3, 0)
-    data = (_CapabilityData * 2)(_CapabilityData(mask, mask, 0), _CapabilityData(0, 0, 0))
-    checked(_libc.capset(ctypes.byref(header), ctypes.byref(data)), f"capset({mask:#x})")
+    checked(_libc.capset(_CAPABILITY_HEADER, _CAPABILITIES.pack(mask, mask, 0, 0, 0, 0)), f"capset({mask:#x})")

@@ -10,7 +10,7 @@ import errno
 import os
 import signal
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -69,7 +69,7 @@ def spawn(
         os.close(executable)
 
 
-def prepare(request: dict[str, Any], workspace: Workspace) -> int:
+def prepare(request: Mapping[str, Any], workspace: Workspace) -> int:
     """Enter the requested directory and open the executable, each as the host saw it; the descriptor is the caller's.
 
     Raises SpawnFailed.

@@ -64,17 +64,32 @@ def send(channel: socket.socket, message: Any, descriptors: tuple[int, ...] = ()
         os.close(overflow)
 
 
+Packet = tuple[bytes, list[int]]
+"""A message that nobody has read yet, and the descriptors that came with it."""
+
+
 def receive(channel: socket.socket, flags: int = 0) -> tuple[Any, list[int]]:
     """The next message and the descriptors that came with it, which now belong to the caller (close-on-exec).
 
     Raises PeerGone at the end of the stream, BlockingIOError with DO_NOT_WAIT and nothing there, DescriptorsLost.
     """
+    return read(receive_packet(channel, flags))
+
+
+def receive_packet(channel: socket.socket, flags: int = 0) -> Packet:
+    """The same, for another process or another moment to `read`. Raises as `receive`."""
     packet, ancillary, found = _receive_packet(channel, flags)
     descriptors = _descriptors(ancillary) if ancillary else []
     if found & _TRUNCATED:
         raise DescriptorsLost(descriptors)
     if not packet:
         raise PeerGone
+    return packet, descriptors
+
+
+def read(received: Packet) -> tuple[Any, list[int]]:
+    """What is in a packet, and its descriptors; to be called once in a process."""
+    packet, descriptors = received
     if packet[:1] == b"i":
         return _decode(packet[1:].decode("ascii")), descriptors
     with os.fdopen(descriptors.pop(), "rb") as file:

@@ -28,26 +28,26 @@ _DYING_SECONDS = 2.0
 
 @attrs.frozen
 class Claim:
-    """An accepted execution: its locks are held as long as this process lives, and its end can be recorded.
+    """An accepted execution: its locks are held as long as their descriptors are open, and its end can be recorded.
 
     `fault` says why it must not be started all the same.
     """
 
     directory: ExecutionDirectory
     run_lock: int
+    workspace_lock: int
     record: TerminalRecord
-    document: dict[str, Any]
     fault: str | None = None
 
 
-def claim(request: KeepRequest) -> Claim | Answered:
-    """Accept `request`, durably, or say why not. What was not accepted leaves no state."""
+def claim(request: KeepRequest, keeper: int) -> Claim | Answered:
+    """Accept `request` for the process `keeper`, durably, or say why not. What was not accepted leaves no state."""
     directory = ExecutionDirectory.of(Path(request.root), request.execution_id)
     found: Claim | Answered | None = None
     try:
         directory.make()
         with directory.state.locked() as held:
-            found = _existing(held, request) or _claim(directory, held, request)
+            found = _existing(held, request) or _claim(directory, held, request, keeper)
         return found
     except StateUnreadable as error:
         return Answered(answer=Answer.CONFLICT, reason="unreadable", text=str(error))
@@ -69,7 +69,7 @@ def _existing(held: HeldState, request: KeepRequest) -> Answered | None:
     return Answered(answer=Answer.CONFLICT, reason="other-request", text=text)
 
 
-def _claim(directory: ExecutionDirectory, held: HeldState, request: KeepRequest) -> Claim | Answered:
+def _claim(directory: ExecutionDirectory, held: HeldState, request: KeepRequest, keeper: int) -> Claim | Answered:
     # What is not accepted gives its locks back at once: the end of this process takes its time, and others ask meanwhile.
     with ExitStack() as not_accepted:
         run_lock = take(directory.run_lock)
@@ -82,10 +82,10 @@ def _claim(directory: ExecutionDirectory, held: HeldState, request: KeepRequest)
             return workspace_lock
         not_accepted.callback(give_back, workspace_lock)
         record = directory.state.terminal_record()
-        document = _prepared(directory, request)
+        document = _prepared(directory, request, keeper)
         fault = _accept(held, document)
         not_accepted.pop_all()
-    return Claim(directory, run_lock, record, document, fault)
+    return Claim(directory, run_lock, workspace_lock, record, fault)
 
 
 def _accept(held: HeldState, document: dict[str, Any]) -> str | None:
@@ -99,7 +99,7 @@ def _accept(held: HeldState, document: dict[str, Any]) -> str | None:
     return None
 
 
-def _prepared(directory: ExecutionDirectory, request: KeepRequest) -> dict[str, Any]:
+def _prepared(directory: ExecutionDirectory, request: KeepRequest, keeper: int) -> dict[str, Any]:
     """The document, and the files that an execution has from the start."""
     _write_spec(directory.path, request.spec_text)
     _make_own_runtime(directory, request)
@@ -107,7 +107,7 @@ def _prepared(directory: ExecutionDirectory, request: KeepRequest) -> dict[str, 
         execution_id=request.execution_id,
         schema_version=SCHEMA_VERSION,
         request=request.defined,
-        supervisor=identify(os.getpid()),
+        supervisor=identify(keeper),
         accepted_at=now(),
     )
 

@@ -23,7 +23,7 @@ from fable_exec._launcher.linuxos import has_children, pidfd_open, pidfd_send_si
 from fable_exec._launcher.spawn import SpawnFailed, Streams
 from fable_exec._sys import processes
 from fable_exec.keeper.leaf import Leaf, make_leaf
-from fable_exec.procident import ProcessHandle
+from fable_exec.procident import ProcessHandle, ProcessIdentity
 
 __all__ = ["Init", "Job", "NotMade", "unmake"]
 
@@ -50,18 +50,27 @@ class Job:
         output: reading end of both streams of the job; not closed here.
         leader: who the leader is; signals to its group go through it.
         unpinned: the kernel refused a pin.
+        used_before: user and system seconds of the leader before its program ran.
         orphan_status: wait status of a leader that outlived its init and became our child; None as long as none did.
     """
 
     def __init__(
-        self, init: int, in_namespace: bool, leaf: Leaf | None, channel: socket.socket, gate: int, answer: int, output: int
+        self,
+        init: int,
+        init_handle: int,
+        in_namespace: bool,
+        leaf: Leaf | None,
+        channel: socket.socket,
+        gate: int,
+        answer: int,
+        output: int,
     ) -> None:
-        self.init, self.channel, self.leaf = init, channel, leaf
+        self.init, self.init_handle, self.channel, self.leaf = init, init_handle, channel, leaf
         self._in_namespace = in_namespace
-        self.init_handle = pidfd_open(init)
         self._gate, self.answer, self.output = gate, answer, output
         self.leader: ProcessHandle | None = None
         self.unpinned = False
+        self.used_before: tuple[float, float] = (0.0, 0.0)
         self.orphan_status: int | None = None
         self._reaped = False
 
@@ -79,6 +88,9 @@ class Job:
             raise NotMade("init", 0, "the init ended while it made the job") from None
         if "failed" in message:
             raise NotMade(message["failed"], message["errno"], message["what"])
+        if "leader" not in message:
+            raise NotMade("init", 0, "the leader ended while it was made")
+        self.used_before = message["used"][0], message["used"][1]
         self.unpinned = message["unpinned"]
         with ExitStack() as held:
             held.callback(os.close, descriptors[0])
@@ -90,6 +102,26 @@ class Job:
     def open_gate(self) -> None:
         """Let the leader execute its program; `answer` tells whether it did."""
         open_gate(self._gate)
+
+    def to_hand_over(self) -> tuple[dict[str, Any], int]:
+        """For another process with the same init, to hold the job, whose gate is open: values, and the leader's descriptor."""
+        assert self.leader is not None
+        values = {
+            "leader": self.leader.identity.to_members(),
+            "weaker": self.leader.weaker,
+            "used_before": self.used_before,
+            "is_answered": self.answer < 0,
+        }
+        return values, self.leader.fileno()
+
+    def take_over(self, values: Mapping[str, Any], leader: int) -> None:
+        """Hold the job of which `to_hand_over` told, with its descriptor."""
+        identity = ProcessIdentity.from_members(values["leader"])
+        self.leader = ProcessHandle(identity, leader, tuple(values["weaker"]))
+        self.used_before = values["used_before"][0], values["used_before"][1]
+        if values["is_answered"]:
+            os.close(self.answer)
+            self.answer = -1
 
     def take_answer(self) -> SpawnFailed | None:
         """Why the program does not run, or None when it does. Called once `answer` is readable; waits for its end."""
@@ -141,7 +173,10 @@ class Job:
         waiting = select.poll()
         waiting.register(self.init_handle, select.POLLIN)
         if not self._reaped and waiting.poll(int(seconds * 1000)):
-            os.waitpid(self.init, 0)
+            try:
+                os.waitpid(self.init, 0)
+            except ChildProcessError:
+                pass  # for a starter, which is not its parent
             self._reaped = True
         return self._reaped
 
@@ -190,10 +225,14 @@ class Job:
 class Init:
     """An init in its namespaces and its control group that waits for word: `begin` it or `dismiss` it, once.
 
-    It is forked before much else is done: what a process has touched until it forks, both have to copy.
+    It is forked before much else is done: what a process has touched until it forks, both have to copy. The signals that a keeper
+    handles are to be blocked then.
 
     Args:
         plan, request: as `be_init` takes them. name: of its control group, where it can have one.
+
+    Attributes:
+        job: what it is the init of, which has no leader yet.
 
     Raises:
         NotMade: nothing is left of it.
@@ -215,11 +254,11 @@ class Init:
             theirs.close()
             raise NotMade(failure.step, failure.number, "") from None
         if init == 0:
-            be_init(dict(plan), dict(request), ends)
+            be_init(plan, request, ends)
         theirs.close()
         for descriptor in (gate, answer, output, null):
             os.close(descriptor)
-        self._job = Job(init, bool(plan["namespaces"]), leaf, channel, our_gate, our_answer, our_output)
+        self.job = Job(init, pidfd_open(init), bool(plan["namespaces"]), leaf, channel, our_gate, our_answer, our_output)
 
     def begin(self, pins: Sequence[str] = (), *, pins_required: bool = False) -> Job:
         """Have it make the leader, and wait until that is at its gate.
@@ -231,16 +270,16 @@ class Init:
             NotMade: nothing is left of it.
         """
         try:
-            self._job.begin({"pins": list(pins), "pins_required": pins_required})
+            self.job.begin({"pins": list(pins), "pins_required": pins_required})
         except NotMade:
             self.dismiss()
             raise
-        return self._job
+        return self.job
 
     def dismiss(self) -> None:
         """End it, with everything of it."""
-        unmake(self._job)
-        os.close(self._job.output)
+        unmake(self.job)
+        os.close(self.job.output)
 
 
 def unmake(job: Job) -> None:

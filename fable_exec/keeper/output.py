@@ -14,16 +14,21 @@ _PIECES_AT_ONCE = 16
 class OutputLog:
     """The log, and the reading end of one pipe after the other.
 
+    Args:
+        log: the log, open already; it is opened here where that is below 0.
+
     Attributes:
         pipe: the one that is read now, ours; -1 while there is none.
         written_bytes: what came. dropped_bytes: what of it is not in the log, for want of room in its bound or on the disk.
             Both of all pipes together.
+        log: the descriptor of the log, -1 as long as it cannot be opened.
         is_over: the end of the pipe was seen: nobody has the other one.
     """
 
-    def __init__(self, path: Path, most_bytes: int) -> None:
-        self._path, self._log = path, -1
-        self._open()
+    def __init__(self, path: Path | str, most_bytes: int, log: int = -1) -> None:
+        self._path, self.log = path, log
+        if log < 0:
+            self._open()
         self._room = most_bytes
         self.written_bytes = self.dropped_bytes = 0
         self.pipe = -1
@@ -32,7 +37,7 @@ class OutputLog:
     def _open(self) -> None:
         """Where it cannot be opened now it is tried again with each piece, and what comes until then is dropped."""
         try:
-            self._log = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self.log = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError:
             pass
 
@@ -71,11 +76,11 @@ class OutputLog:
     def _append(self, piece: bytes) -> int:
         """How many bytes of it are in the log: a full disk must not end the job, nor hold it up."""
         done = 0
-        if self._log < 0:
+        if self.log < 0:
             self._open()
         while done < len(piece):
             try:
-                done += os.write(self._log, piece[done:])
+                done += os.write(self.log, piece[done:])
             except OSError:
                 break
         return done

@@ -23,6 +23,7 @@ def prove(message: Mapping[str, Any], reply: socket.socket) -> None:
 
     Args:
         message: `plan` as for a job, `command` with the bait as its `canary`, and a `name` as for `Init`.
+            Called with the signals blocked that a keeper handles; it takes some seconds at most.
     """
     try:
         job = Init(message["plan"], message["command"], message["name"]).begin()

@@ -33,25 +33,35 @@ class Swept:
 
 
 class Sweeper:
-    """The sentry of one execution, for each attempt in turn; it is held as long as this process lives.
+    """The sentry of one execution, for each attempt in turn.
 
     Args:
         workspace: absolute path.
         wanted: what the policy says of such files.
         pinned: whether mounts keep the pins.
+        memory: of another one, as `memory` gave it.
 
     Raises:
         OSError: the workspace cannot be watched over.
     """
 
-    def __init__(self, workspace: str, wanted: LaterFiles, *, pinned: bool) -> None:
-        opened = Workspace.open(workspace)
+    def __init__(self, workspace: str, wanted: LaterFiles, *, pinned: bool, memory: bytes | None = None) -> None:
+        self._workspace = Workspace.open(workspace)
         try:
             action: Literal["neutralise", "report"] = "neutralise" if wanted.neutralise else "report"
-            self._sentry = Sentry(opened, wanted.quarantine, action, pinned=pinned, watched=False)
+            self._sentry = Sentry(self._workspace, wanted.quarantine, action, pinned=pinned, watched=False, memory=memory)
         except BaseException:
-            opened.close()
+            self._workspace.close()
             raise
+
+    @property
+    def directory(self) -> int:
+        """The workspace, still this one's."""
+        return self._workspace.fd
+
+    def memory(self) -> bytes:
+        """What it knows, for one in another process."""
+        return self._sentry.memory()
 
     def pins(self) -> list[str]:
         """What is to be held while the attempt runs that begins now; pair it with `sweep`."""

@@ -16,10 +16,10 @@ from typing import Any, NoReturn
 from fable_exec._launcher import kernel, steps, wire
 from fable_exec._launcher.descriptor_limit import raise_descriptor_limit
 from fable_exec._launcher.probe import probe
-from fable_exec.keeper.keeper import ENDING_SIGNALS, keep
+from fable_exec.keeper.keeper import keep
 from fable_exec.keeper.leaf import remove_forgotten
 from fable_exec.keeper.proving import prove
-from fable_exec.keeper.requests import KeepRequest
+from fable_exec.keeper.wishes import ENDING_SIGNALS
 
 __all__ = ["serve"]
 
@@ -94,10 +94,9 @@ def _serve_one(message: dict[str, Any], reply: int) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         kernel.close_all_but(reply)
         if "prove" in message:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
             prove(message["prove"], wire.adopt(reply))
         else:
-            keep(KeepRequest.from_wire(message["keep"]), wire.adopt(reply))
+            keep(message["keep"], wire.adopt(reply))
         status = 0
     finally:
         os._exit(status)

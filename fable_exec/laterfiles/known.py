@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fable_exec.laterfiles.hookpaths import HookPaths
 from fable_exec.laterfiles.judging import Finding, finding
@@ -59,6 +59,14 @@ class KnownFiles:
         self.pins: tuple[tuple[str, int], ...] = ()
         self.version = 0
         """Another number whenever anything was noted or dropped."""
+
+    def memory(self) -> dict[str, Any]:
+        """What it knows, for `recall` in another process."""
+        return {name: value for name, value in vars(self).items() if name not in ("_workspace", "_scanner", "_hook_paths")}
+
+    def recall(self, memory: dict[str, Any]) -> None:
+        """Know that instead of what it knew."""
+        vars(self).update(memory)
 
     def accept(self, files: Iterable[LaterFile]) -> None:
         """Take in what the host made, with what it leads to."""

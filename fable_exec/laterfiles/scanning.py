@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Collection, Iterator
+from typing import Any
 
 import attrs
 
@@ -76,6 +77,14 @@ class Scanner:
         self.entered: set[Names] = set()
         """Directories that were looked into: a change of their mode alone is no reason to look again."""
         self.gaps: list[Gap] = []
+
+    def memory(self) -> dict[str, Any]:
+        """What it knows, for `recall` in another process."""
+        return {name: value for name, value in vars(self).items() if name not in ("_workspace", "_watch")}
+
+    def recall(self, memory: dict[str, Any]) -> None:
+        """Know that instead of what it knew."""
+        vars(self).update(memory)
 
     def file_at(self, directory: Names, name: str, is_directory: bool) -> LaterFile | None:
         """The later file that an entry of a known directory is, or None."""

@@ -8,6 +8,7 @@ where pins do not hold one more for each file that is known.
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Iterable
 from typing import Literal
 
@@ -29,6 +30,9 @@ _MAX_OPENED = 10_000
 _MAX_LOOKS = 4
 _PARTS = ("objects", "refs")
 """Of a repository: no pin can keep them, as commits must write there."""
+_REMEMBERED = frozenset(
+    {"_pinned", "_is_fresh", "_had", "_repositories_of_commands", "_unsettled", "_unseen", "_running", "_hosts_gaps"}
+)
 
 
 class Sentry:
@@ -41,13 +45,21 @@ class Sentry:
         action: "neutralise" makes a finding harmless, "report" only says that it is there.
         watched: whether changes are watched, so that a look costs little. A sentry of one long command does without: a user has
             few inotify instances (128), and the kernel takes 20 ms to close one.
+        memory: of another sentry, which this one goes on from without a look of its own; none of them is `watched`.
 
     Raises:
         ValueError: the quarantine lies inside the workspace.
     """
 
     def __init__(
-        self, workspace: Workspace, quarantine: str, action: Action = "neutralise", *, pinned: bool, watched: bool = True
+        self,
+        workspace: Workspace,
+        quarantine: str,
+        action: Action = "neutralise",
+        *,
+        pinned: bool,
+        watched: bool = True,
+        memory: bytes | None = None,
     ) -> None:
         self._workspace = workspace
         self._pinned = pinned
@@ -56,9 +68,18 @@ class Sentry:
         self._quarantine = Quarantine(quarantine, workspace.path)
         self._judge = Judge(workspace, self._quarantine, neutralise=self._neutralise)
         self._lock = ProcessLock()
-        self._start()
+        self._begin()
+        if memory is None:
+            self._look_around()
+        else:
+            self._recall(memory)
 
     def _start(self) -> None:
+        self._begin()
+        self._look_around()
+
+    def _begin(self) -> None:
+        """Know nothing yet."""
         self._process = os.getpid()
         self._watch = TreeWatch("" if self._watched else "for one command")
         self._is_fresh = not self._watched
@@ -69,11 +90,28 @@ class Sentry:
         self._unsettled: list[LaterFile] = []
         self._unseen: set[Names] = set()
         self._running = 0
-        self._known.accept_around()
-        self._known.accept(self._scanner.below(()))
         self._hosts_gaps: dict[Names, Gap] = {}
         self._warned: tuple[int, tuple[Finding, ...]] = (-1, ())
+
+    def _look_around(self) -> None:
+        self._known.accept_around()
+        self._known.accept(self._scanner.below(()))
         self._accept_gaps()
+
+    def memory(self) -> bytes:
+        """What this sentry, which is not `watched`, knows: for another one of the same workspace, in a process of the same user.
+
+        The other process must be able to trust whoever hands it over.
+        """
+        with self._lock:
+            own = {name: value for name, value in vars(self).items() if name in _REMEMBERED}
+            return pickle.dumps((own, self._scanner.memory(), self._known.memory()))
+
+    def _recall(self, memory: bytes) -> None:
+        own, scanner, known = pickle.loads(memory)
+        vars(self).update(own)
+        self._scanner.recall(scanner)
+        self._known.recall(known)
 
     @property
     def watching(self) -> str:

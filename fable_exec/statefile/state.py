@@ -123,6 +123,10 @@ class StateFile:
         with self._opened() as opened, opened.told(RECORD_NAME):
             return open_terminal_record(opened.path_of(RECORD_NAME), self.form, opened.dir_fd)
 
+    def adopt_terminal_record(self, fd: int) -> TerminalRecord:
+        """The terminal record that another process opened and handed over; the caller closes it, and with it `fd`."""
+        return TerminalRecord(fd, self.form, self.directory / RECORD_NAME)
+
     def conclude(self, record: TerminalRecord, outcome: Mapping[str, Any], timeout_seconds: float = LOCK_SECONDS) -> bool:
         """Record once how it ended: in the terminal record, then in state.json. The first needs no space and no lock.
 

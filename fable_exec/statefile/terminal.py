@@ -33,6 +33,10 @@ class TerminalRecord:
         self._form = form
         self._path = path
 
+    def fileno(self) -> int:
+        """Its descriptor, which stays this one's."""
+        return self._fd
+
     def read(self) -> Record:
         """What is recorded. Raises StateUnreadable for the record of something else, OSError."""
         return self._decoded(read_from_start(self._fd, RECORD_BYTES))

@@ -59,7 +59,7 @@ class Run:
         theirs, ours = wire.socket_pair()
 
         def keep() -> Any:
-            keeper.keep(self.request, theirs)
+            keeper.keep(self.request.to_wire(), theirs)
             with contextlib.suppress(wire.PeerGone):
                 return wire.receive(ours)[0]["answer"]
 
@@ -85,6 +85,10 @@ class Run:
         assert (reason, found.exit_code) in {("descendants_terminated", 3), ("launch_failed", None)}, found.to_members()
         assert (reason == "launch_failed") == (ran == ""), f"{reason} although it said {ran!r}: {found.document['launch_error']}"
         return str(reason)
+
+
+def _no_more_processes(*_: object) -> None:
+    raise OSError(errno.EAGAIN, "no starter")
 
 
 def _captured(supervisor: Supervisor, spec: Any) -> KeepRequest:
@@ -129,6 +133,7 @@ def main() -> None:
     directory, rung, every, way, *errors = sys.argv[1:]
     with pytest.MonkeyPatch.context() as patch, Supervisor(Path(directory, "root")) as supervisor:
         patch.setattr(job, "make_leaf", lambda name: None)
+        patch.setattr(keeper, "fork_starter", _no_more_processes)  # else its child would do most of it, unseen
 
         def fresh() -> Run:
             return Run(Path(directory), supervisor, rung)

@@ -24,7 +24,7 @@ from tests.keeper.scenes import (
     until,
     zygote_of,
 )
-from tests.keeper.test_stops import MOMENTS
+from tests.keeper.test_stops import KEEPER, MOMENTS, SELF
 
 RUNGS = [pytest.param(rung, marks=pytest.mark.requires_ability(*NEEDS[rung])) for rung in NEEDS]
 
@@ -109,35 +109,38 @@ def test_without_its_zygote_a_job_goes_on_and_is_stopped_and_the_next_start_has_
 
 _AT_THAT_MOMENT = """
 import functools, os
-from fable_exec.keeper import keeper, zygote
+from fable_exec.keeper import course, job, keeper, recording, starting, zygote
 
 def killed(act, moment):
     @functools.wraps(act)
     def acting(*arguments, **named):
         if moment == "before":
-            os.kill(os.getpid(), 9)
-        act(*arguments, **named)
-        os.kill(os.getpid(), 9)
+            os.kill({whom}, 9)
+        answer = act(*arguments, **named)
+        os.kill({whom}, 9)
+        return answer
     return acting
 
 setattr({place}, "{name}", killed({place}.{name}, "{moment}"))
 """
 LATER = {
-    "the leader has ended": ("keeper._Keeper", "_leader_exited", "before"),
-    "it is reconciled": ("keeper._Keeper", "_reconciled", "before"),
-    "it is about to conclude": ("keeper._Keeper", "_conclude", "before"),
-    "it has concluded": ("keeper._Keeper", "_conclude", "after"),
+    "it woke up": ("keeper", "resumed", "before"),
+    "the leader has ended": ("course.Course", "_leader_exited", "before"),
+    "it is reconciled": ("course.Course", "reconciled", "before"),
+    "it is about to conclude": ("recording.Recorder", "conclude", "before"),
+    "it has concluded": ("recording.Recorder", "conclude", "after"),
 }
 
 
+@pytest.mark.parametrize("whom", [SELF, KEEPER], ids=["self", "keeper"])
 @pytest.mark.parametrize("moment", [pytest.param(moment, id=moment.replace(" ", "-")) for moment in (*MOMENTS, *LATER)])
 @pytest.mark.parametrize("rung", RUNGS)
 def test_a_keeper_that_dies_at_a_moment_takes_the_job_along_and_it_is_never_run_again(
-    tmp_path: Path, workspace: Path, rung: str, moment: str
+    tmp_path: Path, workspace: Path, rung: str, moment: str, whom: str
 ) -> None:
     """Nor is it lost: what was accepted is found, and one that concluded has its status."""
     place, name, when = {**MOMENTS, **LATER}[moment]
-    alteration = WITHOUT_GROUPS + _AT_THAT_MOMENT.format(place=place, name=name, moment=when)
+    alteration = WITHOUT_GROUPS + _AT_THAT_MOMENT.format(place=place, name=name, moment=when, whom=whom)
     marker = hosts.unique_sleep()
     with supervising(tmp_path, alteration) as supervisor:
         scene = Scene(supervisor=supervisor, workspace=workspace, rung=rung)

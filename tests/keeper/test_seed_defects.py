@@ -199,12 +199,12 @@ def a_healthy_start_never_looks_lost(ground: Ground) -> None:
 
 _SLOWLY = """
 import time
-from fable_exec.keeper import keeper
-_write = keeper._Keeper._write
+from fable_exec.keeper import recording
+_write = recording.Recorder.write
 def write(self, members):
     time.sleep(1.0)
-    _write(self, members)
-keeper._Keeper._write = write
+    return _write(self, members)
+recording.Recorder.write = write
 """
 
 
@@ -291,13 +291,13 @@ def conclude(self, record, outcome, timeout_seconds=5.0):
 StateFile.conclude = conclude
 """
 _OPENS_FIRST = """
-from fable_exec.keeper import keeper
+from fable_exec.keeper import acting
 from fable_exec.lifecycle import Action
-_record, _open = keeper._ACTIONS[Action.RECORD_RUNNING], keeper._ACTIONS[Action.OPEN_GATE]
-def opened_first(self):
-    self._job.open_gate()
-    return _record(self)
-keeper._ACTIONS[Action.RECORD_RUNNING] = opened_first
+_record = acting.ACTIONS[Action.RECORD_RUNNING]
+def opened_first(course):
+    course.job.open_gate()
+    return _record(course)
+acting.ACTIONS[Action.RECORD_RUNNING] = opened_first
 """
 
 

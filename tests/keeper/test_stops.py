@@ -167,26 +167,34 @@ def test_many_signals_at_once_are_one_stop(scene: Scene) -> None:
 
 MOMENTS = {
     "it was forked": ("zygote", "keep", "before"),
-    "it knows signals": ("keeper", "claim", "before"),
-    "it was accepted": ("keeper", "claim", "after"),
-    "it has a bell": ("keeper.bell", "hang", "after"),
-    "the job is about to be made": ("keeper.Init", "begin", "before"),
-    "the job is made": ("keeper.Init", "begin", "after"),
-    "it is recorded as running": ("keeper._Keeper", "_write", "after"),
-    "the gate is open": ("keeper.Job", "open_gate", "after"),
+    "it knows signals": ("keeper", "make_init", "before"),
+    "it has an init": ("keeper", "make_init", "after"),
+    "it has a starter": ("keeper", "fork_starter", "after"),
+    "it is to be accepted": ("starting", "claim", "before"),
+    "it was accepted": ("starting", "claim", "after"),
+    "it has a bell": ("course.bell", "hang", "after"),
+    "the job is about to be made": ("job.Init", "begin", "before"),
+    "the job is made": ("job.Init", "begin", "after"),
+    "it is recorded as running": ("recording.Recorder", "write", "after"),
+    "the gate is open": ("job.Job", "open_gate", "after"),
+    "it is about to be handed over": ("starting", "hand_over", "before"),
+    "it is about to wait": ("keeper", "await_something", "before"),
 }
+"""A starter acts from where there is one until it has handed over."""
+SELF, KEEPER = "os.getpid()", "os.getsid(0)"
+"""Who is met: whoever acts, or the keeper, who leads the session of both."""
 _AT_THAT_MOMENT = """
 import functools, os, signal
-from fable_exec.keeper import keeper, zygote
+from fable_exec.keeper import course, job, keeper, recording, starting, zygote
 
 def signalled(act, moment, number):
     @functools.wraps(act)
     def acting(*arguments, **named):
         if moment == "before":
-            os.kill(os.getpid(), number)
+            os.kill({whom}, number)
         answer = act(*arguments, **named)
         if moment == "after":
-            os.kill(os.getpid(), number)
+            os.kill({whom}, number)
         return answer
     return acting
 
@@ -195,12 +203,14 @@ setattr({place}, "{name}", signalled({place}.{name}, "{moment}", {number}))
 
 
 @pytest.fixture(params=[pytest.param(moment, id=moment.replace(" ", "-")) for moment in MOMENTS])
-def alteration(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A keeper that gets a signal at a moment that nobody could meet from outside."""
+def alteration(request: pytest.FixtureRequest, whom: str) -> Iterator[str]:
+    """A keeper or starter that gets a signal at a moment that nobody could meet from outside."""
     place, name, moment = MOMENTS[request.param]
-    yield WITHOUT_GROUPS + _AT_THAT_MOMENT.format(place=place, name=name, moment=moment, number=int(signal.SIGTERM))
+    number = int(signal.SIGTERM)
+    yield WITHOUT_GROUPS + _AT_THAT_MOMENT.format(place=place, name=name, moment=moment, number=number, whom=whom)
 
 
+@pytest.mark.parametrize("whom", [SELF, KEEPER], ids=["self", "keeper"])
 @pytest.mark.parametrize("rung", [pytest.param(rung, marks=pytest.mark.requires_ability(*NEEDS[rung])) for rung in NEEDS])
 def test_a_signal_that_comes_early_is_honoured(tmp_path: Path, workspace: Path, rung: str, alteration: str) -> None:
     """S83, S84: there is no moment in which it ends the keeper or is forgotten."""

@@ -1,0 +1,296 @@
+"""The course of one supervised execution: what happens goes into `lifecycle.step`, and the actions that come back are done.
+
+One loop, one poll. What the actions are is in `acting`; here is what there is to wait for.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections import deque
+from typing import Any
+
+from fable_exec._launcher import removal, wire
+from fable_exec._launcher.readiness import Readiness
+from fable_exec.executions import bell, now
+from fable_exec.keeper import acting
+from fable_exec.keeper.attempts import exec_failed, for_processor_time, usage_told
+from fable_exec.keeper.chronicle import Chronicle
+from fable_exec.keeper.claiming import Claim
+from fable_exec.keeper.job import Init, Job, NotMade
+from fable_exec.keeper.output import OutputLog
+from fable_exec.keeper.reconciling import Reconciliation
+from fable_exec.keeper.recording import Recorder
+from fable_exec.keeper.replying import Reply
+from fable_exec.keeper.requests import Answer, Answered, KeepRequest
+from fable_exec.keeper.sweeping import Sweeper, Swept
+from fable_exec.keeper.timers import Timers
+from fable_exec.keeper.waiting import Stamp
+from fable_exec.keeper.wishes import Wishes
+from fable_exec.lifecycle import (
+    Accepted,
+    Deadline,
+    DeadlinePassed,
+    DescendantsReconciled,
+    Event,
+    LaunchFailed,
+    LeaderExited,
+    Limit,
+    LimitExceeded,
+    Phase,
+    Progress,
+    StopRequested,
+    step,
+)
+
+__all__ = ["Course"]
+
+_DRAIN_SECONDS = 1.0
+_LONGEST_ERROR = 500
+_LONGEST_TRACE = 4000
+
+
+class Course:
+    """See the module; what is public is for `acting` and `handing`.
+
+    Args:
+        init: the first attempt's, or why there is none.
+        its_bell: one that hangs already; it is hung here where that is below 0.
+    """
+
+    def __init__(
+        self,
+        request: KeepRequest,
+        claimed: Claim,
+        init: Init | NotMade | None,
+        reply: Reply,
+        wishes: Wishes,
+        its_bell: int = -1,
+    ) -> None:
+        self.request, self.claim, self.init, self.reply, self.wishes = request, claimed, init, reply, wishes
+        self.chronicle = Chronicle(claimed.directory.path)
+        self.recorder = Recorder(claimed, self.chronicle)
+        self.ready = Readiness()
+        self.ready.watch(wishes.descriptor, wishes.wake)
+        self.bell = its_bell
+        self.fault = claimed.fault or self._hang_bell()
+        self.timers = Timers()
+        self.progress: Progress | None = None
+        self._events: deque[Event] = deque()
+        self._is_stepping = False
+        # Of the last attempt:
+        self.job: Job | None = None
+        self._channel = -1
+        self.reconciliation: Reconciliation | None = None
+        self.started_at = ""
+        self.exited_at: str | None = None
+        self.stamp: Stamp | None = None
+        self.gate_opened_at = 0.0
+        # Of all:
+        self.sweeper: Sweeper | None = None
+        self.planted = Swept()
+        self.output: OutputLog | None = None
+        self._is_flooded = False
+
+    def _hang_bell(self) -> str | None:
+        """Why nobody could wake us; None when somebody can."""
+        try:
+            if self.bell < 0:
+                self.bell = bell.hang(self.claim.directory.path)
+        except OSError as error:
+            return f"bell: {error}"
+        self.ready.watch(self.bell, lambda: self.wishes.hear(self.bell))
+        return None
+
+    # From the start to the end.
+
+    def begin(self) -> None:
+        """Until the gate is open, or the end."""
+        self._guarded(lambda: self.happen(Accepted(frozenset(self.request.policy_failure_codes))))
+
+    def keep(self) -> None:
+        """Until the end."""
+        self._guarded(self._keep)
+
+    def _guarded(self, act: Any) -> None:
+        """A fault of ours ends this process, and with it the job; its last line tells of it."""
+        try:
+            act()
+        except Exception as error:
+            self.chronicle.note(
+                "keeper failed", error=repr(error)[:_LONGEST_ERROR], trace=traceback.format_exc()[-_LONGEST_TRACE:]
+            )
+            raise
+
+    def _keep(self) -> None:
+        self.timers.set("heartbeat", self.request.heartbeat_seconds, self._beat)
+        self._measure_output()
+        self._look_for_stop()
+        while not self.is_over:
+            self.ready.round(self.timers.milliseconds())
+            self.timers.run()
+            self._look_for_stop()
+        if os.path.dirname(self.request.runtime) != str(self.claim.directory.path):
+            removal.remove_tree(self.request.runtime)  # below the execution's directory it stays as long as that
+        self.reply.tell(Answered(answer=Answer.KEPT))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the outcome is recorded."""
+        return self.progress is not None and self.progress.phase is Phase.EXITED
+
+    # What happens, and what is done then.
+
+    def happen(self, *events: Event) -> None:
+        """One after the other; what happens while one is dealt with is next, and never in the midst of it."""
+        self._events.extend(events)
+        if self._is_stepping:
+            return
+        self._is_stepping = True
+        while self._events:
+            self._deal_with(self._events.popleft())
+        self._is_stepping = False
+
+    def _deal_with(self, event: Event) -> None:
+        before = self.progress
+        self.progress, actions = step(before, event)
+        if self.progress is before:
+            return  # too late to matter
+        self.chronicle.write(event, self.progress.phase)
+        for action in actions:
+            following = acting.ACTIONS[action](self)
+            if following is not None:
+                self._events.append(following)
+            if isinstance(following, LaunchFailed):
+                break
+
+    # What there is to wait for.
+
+    def listen(self) -> None:
+        """To the job, from now on."""
+        assert self.job is not None and self.output is not None
+        if not self.output.is_over:
+            self.ready.watch(self.job.output, self._take_output)
+        self._channel = self.job.channel.fileno()
+        self.ready.watch(self._channel, self._init_spoke)
+        if self.job.answer >= 0:
+            self.ready.watch(self.job.answer, self.gate_answered)
+
+    def _init_spoke(self) -> None:
+        assert self.job is not None
+        try:
+            message = self.job.receive()
+        except wire.PeerGone:
+            self._init_lost()
+            return
+        if "exited" in message:
+            self._leader_exited(message)
+        elif "lingers" in message:
+            self._leader_lost()
+        elif "limit" in message:
+            self.happen(LimitExceeded(Limit(message["limit"])))
+        elif "failed" in message:
+            self.chronicle.note("the init failed", **message)
+        elif self.reconciliation is not None:
+            self.reconciliation.hear(message)
+
+    def _leader_exited(self, message: dict[str, Any]) -> None:
+        assert self.job is not None
+        usage = usage_told(message, self.job)
+        self._learn_gate()
+        self.exited_at = now()
+        self.recorder.usage = usage.with_earlier(self.recorder.usage)
+        limits = [LimitExceeded(Limit.CPU, by_signal=True)] if for_processor_time(self.request, message) else []
+        self.happen(LeaderExited(os.waitstatus_to_exitcode(message["exited"])), *limits)
+
+    def _init_lost(self) -> None:
+        """Somebody killed the init. What it held is dead with it, or ours now."""
+        assert self.job is not None
+        self.ready.unwatch(self.job.channel.fileno())
+        if self.reconciliation is not None:
+            self.reconciliation.init_lost()
+            return
+        self._leader_lost()
+
+    def _leader_lost(self) -> None:
+        """It has ended, and its status is not known, or not yet: a member of the job that traces it holds it back."""
+        self._learn_gate()
+        self.exited_at = now()
+        self.happen(LeaderExited(None))
+
+    def gate_answered(self) -> None:
+        """Take the answer, which is there: the program runs, or why it does not."""
+        assert self.job is not None
+        self.ready.unwatch(self.job.answer)
+        failure = self.job.take_answer()
+        if failure is None:
+            self.reply.tell(Answered(answer=Answer.KEPT))
+        else:
+            self.happen(exec_failed(failure.stage, failure.number, failure.what))
+
+    def _learn_gate(self) -> None:
+        """Before anything is made of an end: whether the program ran at all."""
+        if self.job is not None and self.job.answer >= 0:
+            self.gate_answered()
+
+    def reconciled(self, event: DescendantsReconciled) -> None:
+        """Nothing of the job is left, or nothing more can be done about it."""
+        assert self.job is not None
+        if self.job.orphan_status is not None:
+            self.happen(LeaderExited(os.waitstatus_to_exitcode(self.job.orphan_status)))
+        self.ready.unwatch(self._channel)
+        self._drain()
+        self.happen(event)
+
+    def _take_output(self) -> None:
+        assert self.output is not None
+        if self.output.take():
+            self.renew_lease()
+        if self.output.is_over:
+            self.ready.unwatch(self.output.pipe)
+        self._measure_output()
+
+    def _drain(self) -> None:
+        """Take the output that is still in the pipe; whoever holds its other end after that is not waited for."""
+        if self.output is None:
+            return
+        give_up_at = time.monotonic() + _DRAIN_SECONDS
+        while not self.output.is_over and self.output.take() and time.monotonic() < give_up_at:
+            continue
+        self._measure_output()
+
+    def _measure_output(self) -> None:
+        most = self.request.max_output_bytes
+        if most is not None and self.output is not None and self.output.written_bytes > most and not self._is_flooded:
+            self._is_flooded = True
+            self.happen(LimitExceeded(Limit.OUTPUT))
+
+    def renew_lease(self, seconds_gone: float = 0.0) -> None:
+        """The job was heard of, so long ago."""
+        seconds = self.request.idle_timeout_seconds
+        if seconds is not None and self.progress is not None and self.progress.phase is Phase.RUNNING:
+            self.timers.set("idle", seconds - seconds_gone, lambda: self.happen(DeadlinePassed(Deadline.IDLE)))
+
+    def begin_deadline(self, seconds_gone: float = 0.0) -> None:
+        """The gate was opened for the first time, so long ago."""
+        seconds = self.request.hard_timeout_seconds
+        if seconds is not None:
+            self.timers.set("hard", seconds - seconds_gone, lambda: self.happen(DeadlinePassed(Deadline.HARD)))
+
+    def _look_for_stop(self) -> None:
+        assert self.progress is not None
+        if self.progress.phase in (Phase.RUNNING, Phase.RESTARTING) and self.is_asked_to_stop():
+            self.happen(StopRequested())
+
+    def is_asked_to_stop(self) -> bool:
+        """By a signal to us, or in the state."""
+        if self.wishes.by_signal:
+            self.recorder.told.setdefault("stop_requested_at", now())
+            return True
+        return self.wishes.has_rung() and self.recorder.is_stop_requested()
+
+    def _beat(self) -> None:
+        self.recorder.sign_of_life()
+        self.wishes.look_again()
+        self.timers.set("heartbeat", self.request.heartbeat_seconds, self._beat)
