@@ -9,7 +9,8 @@ from typing import Any
 
 from fable_exec.errors import FableExecError
 from fable_exec.executions.documents import Usage
-from fable_exec.keeper.job import Init, Job, NotMade
+from fable_exec.keeper.inits import Init
+from fable_exec.keeper.job import Job, NotMade
 from fable_exec.keeper.processor_time import ended_for_processor_time
 from fable_exec.keeper.requests import KeepRequest
 from fable_exec.keeper.sweeping import Sweeper

@@ -1,6 +1,6 @@
 """The course of one supervised execution: what happens goes into `lifecycle.step`, and the actions that come back are done.
 
-One loop, one poll. What the actions are is in `acting`; here is what there is to wait for.
+One loop, one poll. What the actions are is in `acting`, what the job lets be heard in `hearing`; here is the rest to wait for.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import traceback
 from collections import deque
 from typing import Any
 
-from fable_exec._launcher import removal, wire
+from fable_exec._launcher import removal
 from fable_exec._launcher.readiness import Readiness
 from fable_exec.executions import bell, now
-from fable_exec.keeper import acting
-from fable_exec.keeper.attempts import exec_failed, for_processor_time, usage_told
+from fable_exec.keeper import acting, hearing
 from fable_exec.keeper.chronicle import Chronicle
 from fable_exec.keeper.claiming import Claim
-from fable_exec.keeper.job import Init, Job, NotMade
+from fable_exec.keeper.inits import Init
+from fable_exec.keeper.job import Job, NotMade
 from fable_exec.keeper.output import OutputLog
 from fable_exec.keeper.reconciling import Reconciliation
 from fable_exec.keeper.recording import Recorder
@@ -52,7 +52,7 @@ _LONGEST_TRACE = 4000
 
 
 class Course:
-    """See the module; what is public is for `acting` and `handing`.
+    """See the module; what is public is for `acting`, `hearing` and `handing`.
 
     Args:
         init: the first attempt's, or why there is none.
@@ -173,66 +173,7 @@ class Course:
         if not self.output.is_over:
             self.ready.watch(self.job.output, self._take_output)
         self._channel = self.job.channel.fileno()
-        self.ready.watch(self._channel, self._init_spoke)
-        if self.job.answer >= 0:
-            self.ready.watch(self.job.answer, self.gate_answered)
-
-    def _init_spoke(self) -> None:
-        assert self.job is not None
-        try:
-            message = self.job.receive()
-        except wire.PeerGone:
-            self._init_lost()
-            return
-        if "exited" in message:
-            self._leader_exited(message)
-        elif "lingers" in message:
-            self._leader_lost()
-        elif "limit" in message:
-            self.happen(LimitExceeded(Limit(message["limit"])))
-        elif "failed" in message:
-            self.chronicle.note("the init failed", **message)
-        elif self.reconciliation is not None:
-            self.reconciliation.hear(message)
-
-    def _leader_exited(self, message: dict[str, Any]) -> None:
-        assert self.job is not None
-        usage = usage_told(message, self.job)
-        self._learn_gate()
-        self.exited_at = now()
-        self.recorder.usage = usage.with_earlier(self.recorder.usage)
-        limits = [LimitExceeded(Limit.CPU, by_signal=True)] if for_processor_time(self.request, message) else []
-        self.happen(LeaderExited(os.waitstatus_to_exitcode(message["exited"])), *limits)
-
-    def _init_lost(self) -> None:
-        """Somebody killed the init. What it held is dead with it, or ours now."""
-        assert self.job is not None
-        self.ready.unwatch(self.job.channel.fileno())
-        if self.reconciliation is not None:
-            self.reconciliation.init_lost()
-            return
-        self._leader_lost()
-
-    def _leader_lost(self) -> None:
-        """It has ended, and its status is not known, or not yet: a member of the job that traces it holds it back."""
-        self._learn_gate()
-        self.exited_at = now()
-        self.happen(LeaderExited(None))
-
-    def gate_answered(self) -> None:
-        """Take the answer, which is there: the program runs, or why it does not."""
-        assert self.job is not None
-        self.ready.unwatch(self.job.answer)
-        failure = self.job.take_answer()
-        if failure is None:
-            self.reply.tell(Answered(answer=Answer.KEPT))
-        else:
-            self.happen(exec_failed(failure.stage, failure.number, failure.what))
-
-    def _learn_gate(self) -> None:
-        """Before anything is made of an end: whether the program ran at all."""
-        if self.job is not None and self.job.answer >= 0:
-            self.gate_answered()
+        hearing.listen(self)
 
     def reconciled(self, event: DescendantsReconciled) -> None:
         """Nothing of the job is left, or nothing more can be done about it."""

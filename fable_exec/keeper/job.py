@@ -5,27 +5,25 @@ Everything here is a hold or an act; when to do what is `keeper`'s affair. Sourc
 
 from __future__ import annotations
 
-import errno
 import os
 import select
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from fable_exec._launcher import kernel, steps, wire
+from fable_exec._launcher import wire
 from fable_exec._launcher.ending import freeze_and_kill, kill_children
 from fable_exec._launcher.gate import answered, open_gate
-from fable_exec._launcher.job_init import Ends, be_init
-from fable_exec._launcher.linuxos import has_children, pidfd_open, pidfd_send_signal
-from fable_exec._launcher.spawn import SpawnFailed, Streams
+from fable_exec._launcher.linuxos import has_children, pidfd_send_signal
+from fable_exec._launcher.spawn import SpawnFailed
 from fable_exec._sys import processes
-from fable_exec.keeper.leaf import Leaf, make_leaf
+from fable_exec.keeper.leaf import Leaf
 from fable_exec.procident import ProcessHandle, ProcessIdentity
 
-__all__ = ["Init", "Job", "NotMade", "unmake"]
+__all__ = ["Job", "NotMade", "unmake"]
 
 _MAKE_SECONDS = 20.0
 _END_SECONDS = 2.0
@@ -222,125 +220,8 @@ class Job:
         return wire.receive(self.channel)
 
 
-class Init:
-    """An init in its namespaces and its control group that waits for word: `begin` it or `dismiss` it, once.
-
-    It is forked before much else is done: what a process has touched until it forks, both have to copy. The signals that a keeper
-    handles are to be blocked then.
-
-    Args:
-        plan, request: as `be_init` takes them. name: of its control group, where it can have one.
-
-    Attributes:
-        job: what it is the init of, which has no leader yet.
-
-    Raises:
-        NotMade: nothing is left of it.
-    """
-
-    def __init__(self, plan: Mapping[str, Any], request: Mapping[str, Any], name: str) -> None:
-        null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-        channel, theirs = wire.socket_pair()
-        gate, our_gate = os.pipe()
-        our_answer, answer = os.pipe()
-        our_output, output = os.pipe()
-        ends = Ends(theirs, gate, answer, Streams(null, output, output))
-        try:
-            init, leaf = steps.run("namespaces", lambda: _fork(plan, make_leaf(name)))
-        except steps.StepFailed as failure:
-            for descriptor in (our_gate, our_answer, our_output, gate, answer, output, null):
-                os.close(descriptor)
-            channel.close()
-            theirs.close()
-            raise NotMade(failure.step, failure.number, "") from None
-        if init == 0:
-            be_init(plan, request, ends)
-        theirs.close()
-        for descriptor in (gate, answer, output, null):
-            os.close(descriptor)
-        self.job = Job(init, pidfd_open(init), bool(plan["namespaces"]), leaf, channel, our_gate, our_answer, our_output)
-
-    def begin(self, pins: Sequence[str] = (), *, pins_required: bool = False) -> Job:
-        """Have it make the leader, and wait until that is at its gate.
-
-        Args:
-            pins: paths of the workspace that are kept from being changed; pins_required: not without all of them.
-
-        Raises:
-            NotMade: nothing is left of it.
-        """
-        try:
-            self.job.begin({"pins": list(pins), "pins_required": pins_required})
-        except NotMade:
-            self.dismiss()
-            raise
-        return self.job
-
-    def dismiss(self) -> None:
-        """End it, with everything of it."""
-        unmake(self.job)
-        os.close(self.job.output)
-
-
 def unmake(job: Job) -> None:
     """End a job that never ran, with everything of it."""
     job.kill_init()
     job.end()
     job.close()
-
-
-def _fork(plan: Mapping[str, Any], leaf: Leaf | None) -> tuple[int, Leaf | None]:
-    """Fork the init into its namespaces and the group, as the plan's user: 0 in it, its number in us.
-
-    With the number comes the group, where the init is in it. Raises OSError.
-    """
-    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-    if leaf is not None:
-        try:
-            return _clone(plan, leaf.clone), leaf
-        except OSError:
-            leaf.end(0)
-    return _clone(plan, kernel.clone), None
-
-
-def _clone(plan: Mapping[str, Any], clone: Callable[[int], int]) -> int:
-    flags, user, group = steps.namespace_flags(plan["namespaces"]), plan["user"], plan["group"]
-    if (os.geteuid(), os.getegid()) != (user, group):
-        return _clone_as(flags, user, group, clone)
-    return clone(flags)
-
-
-def _clone_as(flags: int, user: int, group: int, clone: Callable[[int], int]) -> int:
-    """The same through a child that becomes that user first: namespaces belong to whoever makes them (user_namespaces(7))."""
-    reading, writing = os.pipe()
-    try:
-        between = clone(0)
-    except OSError:
-        os.close(reading)
-        os.close(writing)
-        raise
-    if between == 0:
-        return _be_between(flags, user, group, writing)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as answer:
-        told = int(answer.read() or b"-%d" % errno.EIO)
-    os.waitpid(between, 0)
-    if told < 0:
-        raise OSError(-told, os.strerror(-told))
-    return told
-
-
-def _be_between(flags: int, user: int, group: int, answer: int) -> int:
-    """Returns in the init alone, with 0."""
-    number = -errno.EIO
-    try:
-        steps.become(user, group)
-        if flags:
-            kernel.unshare(flags)
-        number = kernel.clone(kernel.CLONE_PARENT)
-    except OSError as error:
-        number = -(error.errno or errno.EIO)
-    if number == 0:
-        return 0
-    os.write(answer, b"%d" % number)
-    os._exit(0)

@@ -16,7 +16,8 @@ from typing import Any
 from fable_exec.executions.names import RUNNER_LOG_NAME
 from fable_exec.keeper.attempts import make_init
 from fable_exec.keeper.handing import Taken, resumed, take
-from fable_exec.keeper.job import Init, Job, NotMade
+from fable_exec.keeper.inits import Init
+from fable_exec.keeper.job import Job, NotMade
 from fable_exec.keeper.output import OutputLog
 from fable_exec.keeper.requests import KeepRequest
 from fable_exec.keeper.starting import begun, fork_starter

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fable_exec._launcher import wire
-from fable_exec.keeper.job import Init, Job, NotMade, unmake
+from fable_exec.keeper.inits import Init
+from fable_exec.keeper.job import Job, NotMade, unmake
 
 __all__ = ["prove"]
 

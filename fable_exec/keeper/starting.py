@@ -16,7 +16,9 @@ from fable_exec._launcher import kernel, steps, wire
 from fable_exec.keeper.claiming import claim
 from fable_exec.keeper.course import Course
 from fable_exec.keeper.handing import hand_over
-from fable_exec.keeper.job import Init, NotMade
+from fable_exec.keeper.hearing import gate_answered
+from fable_exec.keeper.inits import Init
+from fable_exec.keeper.job import NotMade
 from fable_exec.keeper.replying import Reply
 from fable_exec.keeper.requests import Answered, KeepRequest
 from fable_exec.keeper.wishes import Wishes
@@ -101,4 +103,4 @@ def _await_program(course: Course) -> None:
     for descriptor in (course.job.answer, course.job.channel.fileno(), course.bell, course.wishes.descriptor):
         waiting.register(descriptor, select.POLLIN)
     if course.job.answer in dict(waiting.poll(_PROGRAM_MILLISECONDS)):
-        course.gate_answered()
+        gate_answered(course)

@@ -24,7 +24,7 @@ import pytest
 
 from fable_exec._launcher import wire
 from fable_exec.executions.holding import is_held
-from fable_exec.keeper import job, keeper
+from fable_exec.keeper import inits, keeper
 from fable_exec.keeper.requests import KeepRequest
 from fable_exec.supervisor import Supervisor
 from fable_exec.supervisor.zygote import KeeperZygote
@@ -132,7 +132,7 @@ def altered(fresh: Any, every: int, alteration: Alteration, names: frozenset[str
 def main() -> None:
     directory, rung, every, way, *errors = sys.argv[1:]
     with pytest.MonkeyPatch.context() as patch, Supervisor(Path(directory, "root")) as supervisor:
-        patch.setattr(job, "make_leaf", lambda name: None)
+        patch.setattr(inits, "make_leaf", lambda name: None)
         patch.setattr(keeper, "fork_starter", _no_more_processes)  # else its child would do most of it, unseen
 
         def fresh() -> Run:

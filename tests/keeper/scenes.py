@@ -23,8 +23,8 @@ RUNGS = ("pidns", "subreaper")
 NEEDS = {"pidns": ("pid_namespace", "own_proc", "pidfd"), "subreaper": ("linux", "pidfd")}
 PROOFS = {"cgroup": "cgroup_empty", "pidns": "pidns_dead", "subreaper": "echild"}
 WITHOUT_GROUPS = """
-from fable_exec.keeper import job
-job.make_leaf = lambda name: None
+from fable_exec.keeper import inits
+inits.make_leaf = lambda name: None
 """
 """For the rungs below control groups, also where those can be had."""
 _PROGRAM = """

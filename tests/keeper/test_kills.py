@@ -109,7 +109,7 @@ def test_without_its_zygote_a_job_goes_on_and_is_stopped_and_the_next_start_has_
 
 _AT_THAT_MOMENT = """
 import functools, os
-from fable_exec.keeper import course, job, keeper, recording, starting, zygote
+from fable_exec.keeper import course, hearing, inits, job, keeper, recording, starting, zygote
 
 def killed(act, moment):
     @functools.wraps(act)
@@ -125,7 +125,7 @@ setattr({place}, "{name}", killed({place}.{name}, "{moment}"))
 """
 LATER = {
     "it woke up": ("keeper", "resumed", "before"),
-    "the leader has ended": ("course.Course", "_leader_exited", "before"),
+    "the leader has ended": ("hearing", "_leader_exited", "before"),
     "it is reconciled": ("course.Course", "reconciled", "before"),
     "it is about to conclude": ("recording.Recorder", "conclude", "before"),
     "it has concluded": ("recording.Recorder", "conclude", "after"),

@@ -149,7 +149,7 @@ def test_a_keeper_holds_no_more_after_many_attempts(scene: Scene) -> None:
         scene.said(execution, b"attempt %d\n" % number)
         held[number] = sorted(os.readlink(each).split(":")[0] for each in Path(f"/proc/{keeper_of(execution)}/fd").iterdir())
         os.kill(scene.look(execution).document["runner_pid"], signal.SIGKILL)
-    assert held[1] == held[15]
+    assert held[2] == held[15]
     scene.supervisor.request_stop(execution.execution_id)
     assert scene.ended(execution).termination_reason is not None
 

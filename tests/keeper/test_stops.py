@@ -173,8 +173,8 @@ MOMENTS = {
     "it is to be accepted": ("starting", "claim", "before"),
     "it was accepted": ("starting", "claim", "after"),
     "it has a bell": ("course.bell", "hang", "after"),
-    "the job is about to be made": ("job.Init", "begin", "before"),
-    "the job is made": ("job.Init", "begin", "after"),
+    "the job is about to be made": ("inits.Init", "begin", "before"),
+    "the job is made": ("inits.Init", "begin", "after"),
     "it is recorded as running": ("recording.Recorder", "write", "after"),
     "the gate is open": ("job.Job", "open_gate", "after"),
     "it is about to be handed over": ("starting", "hand_over", "before"),
@@ -185,7 +185,7 @@ SELF, KEEPER = "os.getpid()", "os.getsid(0)"
 """Who is met: whoever acts, or the keeper, who leads the session of both."""
 _AT_THAT_MOMENT = """
 import functools, os, signal
-from fable_exec.keeper import course, job, keeper, recording, starting, zygote
+from fable_exec.keeper import course, inits, job, keeper, recording, starting, zygote
 
 def signalled(act, moment, number):
     @functools.wraps(act)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from fable_exec.keeper import job
+from fable_exec.keeper import inits
 from fable_exec.policy import BrokerPolicy, Confinement
 from fable_exec.supervisor import ExecutionSpec, Supervisor, zygote
 from tests.supervisor.jobs import until
@@ -31,8 +31,8 @@ _UNBOUND = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 0); os.execvp('sh
 _PROGRAM = """
 import os, sys
 sys.path[:0] = sys.argv[1:-1]
-from fable_exec.keeper import job
-job.make_leaf = lambda name: None
+from fable_exec.keeper import inits
+inits.make_leaf = lambda name: None
 from fable_exec.keeper.zygote import serve
 os.chdir("/")
 serve(int(sys.argv[-1]))
@@ -40,7 +40,7 @@ serve(int(sys.argv[-1]))
 
 
 def main(directory: Path, form: str) -> None:
-    assert hasattr(job, "make_leaf")
+    assert hasattr(inits, "make_leaf")
     program = directory / "keepers.py"
     program.write_text(_PROGRAM)
     zygote._PROGRAM = program
