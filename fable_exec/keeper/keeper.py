@@ -43,10 +43,11 @@ def keep(request: Mapping[str, Any], reply: socket.socket) -> None:
         _keep_alone(request, init, reply, wishes)
         return
     taken = _await_starter(starter, channel, wishes)
-    if taken is not None:
-        assert isinstance(init, Init)
-        _keep(request, init.job, reply, wishes, taken)
-    # Else it is concluded, or was not accepted; or the starter has died, and our end takes with us whatever it made.
+    if isinstance(init, Init):
+        if taken is not None:
+            _keep(request, init.job, reply, wishes, taken)
+        else:
+            init.dismiss()  # it is concluded, or was not accepted; or the starter has died, and with it goes whatever it made
 
 
 def _keep_alone(request: Mapping[str, Any], init: Init | NotMade | None, reply: socket.socket, wishes: Wishes) -> None:

@@ -18,7 +18,8 @@ import attrs
 from tests.supervision_runs.jobs import runs, until
 
 PROCESSES = ("client", "zygote", "keeper", "init")
-TARGETS = tuple(each for size in range(1, 5) for each in combinations(PROCESSES, size))
+STARTER = "starter"
+TARGETS = tuple(each for size in range(1, 6) for each in combinations((*PROCESSES, STARTER), size))
 """Each alone, and all that can be killed together."""
 
 _MODIFY, _MOVED_TO, _CREATE, _DELETE = 0x2, 0x80, 0x100, 0x200
@@ -101,7 +102,9 @@ class Family:
         for parent, child in pairwise(PROCESSES):
             found = _children(self.pids[parent]) if parent in self.pids and child not in self.pids else []
             if found:
-                self.pids[child] = found[-1]
+                self.pids[child] = found[0 if child == "init" else -1]
+                if child == "init" and len(found) > 1:
+                    self.pids[STARTER] = found[1]  # the second that a keeper forks, and ends soon
 
     def kill(self, targets: Sequence[str], chance: random.Random) -> dict[str, float]:
         """SIGKILL to those of them that live, in any order; when each was gone (CLOCK_MONOTONIC)."""

@@ -1,4 +1,4 @@
-"""Executions whose client, zygote, keeper or init is killed at a chosen moment, and what must hold of them afterwards."""
+"""Executions of which a process is killed at a chosen moment (blows), and what must hold of them afterwards."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Crash:
             seconds = time.monotonic() - self._began
             gone = family.kill(self._blow.targets, self._chance)
             hit = tuple(sorted(gone))
-            if "keeper" in gone and self._rival.get(self._name) is None:
+            if {"keeper", "starter"} & set(gone) and self._rival.get(self._name) is None:
                 gone = {}  # nothing had been accepted: whoever asks now has a whole execution
             acts = [self._ask_again, self._ask_for_another]
             if self._is_unbound(gone) or self._chance.random() < 0.5:
@@ -299,14 +299,14 @@ class Crash:
             self._faults.append(f"invented: {told}")
         if status is not None and status < 0 and -status not in self._possible_signals(gone):
             self._faults.append(f"invented: {told}")
-        if reason == "keeper_lost" and "keeper" not in gone:
+        if reason == "keeper_lost" and not {"keeper", "starter"} & set(gone):
             self._faults.append(f"its keeper lived: {told}")
-        if not {"keeper", "init"} & set(gone) and (reason, status) != self._whole_end():
+        if not {"keeper", "init", "starter"} & set(gone) and (reason, status) != self._whole_end():
             self._faults.append(f"lost: {told}, {document['launch_error']}")
 
     def _possible_signals(self, gone: Mapping[str, float]) -> set[int]:
         found = {signal.SIGTERM} if self._blow.story == "is stopped" else set()
-        return found | ({signal.SIGKILL} if {"keeper", "init"} & set(gone) else set())
+        return found | ({signal.SIGKILL} if {"keeper", "init", "starter"} & set(gone) else set())
 
     def _whole_end(self) -> tuple[str, int]:
         return {

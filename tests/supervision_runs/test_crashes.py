@@ -1,4 +1,4 @@
-"""SIGKILL to client, zygote, keeper, init, and to several of them, at every moment of an execution and at random ones.
+"""SIGKILL to client, zygote, keeper, starter, init, and to several of them, at every moment of an execution and at random ones.
 
 Each time others ask at once for the same execution and for another one in its workspace. Afterwards there is one record, or
 nothing was accepted; no id ran twice, nobody beside another; no status was lost where the keeper lived, and none was invented;
