@@ -166,10 +166,13 @@ def _judge(course: Course) -> Event:
 
 def _sweep(course: Course) -> bool:
     """Deal with what this attempt planted; whether that could be done."""
-    if course.sweeper is None:
+    if course.sweeper is None and course.recall_sweeper is None:
         return True
     error = None
     try:
+        if course.sweeper is None and course.recall_sweeper is not None:
+            course.sweeper = course.recall_sweeper()
+        assert course.sweeper is not None
         course.planted += course.sweeper.sweep()
     except (OSError, FableExecError) as failure:
         error = str(failure)[:_LONGEST_ERROR]

@@ -9,6 +9,7 @@ import os
 import time
 import traceback
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from fable_exec._launcher import removal
@@ -89,6 +90,7 @@ class Course:
         self.gate_opened_at = 0.0
         # Of all:
         self.sweeper: Sweeper | None = None
+        self.recall_sweeper: Callable[[], Sweeper] | None = None
         self.planted = Swept()
         self.output: OutputLog | None = None
         self._is_flooded = False

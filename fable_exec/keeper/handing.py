@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ def resumed(
     job.take_over(values["job"], descriptors["leader"])
     course.output = output
     if "memory" in descriptors:
-        course.sweeper = _sweeper(request, descriptors)
+        course.recall_sweeper = partial(_sweeper, request, descriptors)  # where that fails it is as if the sweep did
     course.listen()
     now = time.monotonic()
     course.begin_deadline(now - values["gate_opened_at"])

@@ -16,6 +16,8 @@ from fable_exec.keeper import leaf
 from fable_exec.supervisor import Execution, Supervisor
 from tests.keeper.scenes import NEEDS, Scene, supervising, until
 
+MOST_KIBIBYTES = 2500
+
 
 @pytest.fixture(scope="module")
 def grouping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervisor]:
@@ -75,6 +77,23 @@ def test_of_an_execution_that_was_not_accepted_neither_init_nor_group_is_left(gr
     assert groups_of(refused) == []
     assert grouped.supervisor.get(refused) is None
     stopped(grouped, first)
+
+
+def test_who_waits_has_little_memory_of_its_own(scene: Scene) -> None:
+    """Most of what a start takes went with the starter, and with the leader's program."""
+    execution = scene.start("sleep", "1000")
+    keeper = execution.document["supervisor_pid"]
+    (init,) = until(lambda: len(found := children(keeper)) == 1 and found)
+    until(lambda: os.readlink(f"/proc/{execution.document['runner_pid']}/exe").endswith(("sleep", "coreutils", "busybox")))
+    assert own_kibibytes(keeper) < MOST_KIBIBYTES
+    if os.geteuid() == 0:  # an init may not be looked into by its own user
+        assert own_kibibytes(init) < MOST_KIBIBYTES
+    stopped(scene, execution)
+
+
+def own_kibibytes(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))
 
 
 def test_a_broken_pipe_ends_no_keeper_and_a_job_has_its_default_again(scene: Scene) -> None:

@@ -66,3 +66,27 @@ def test_what_a_repository_of_the_host_lost_is_told(watched: bool, workspace: Pa
         sentry.before_command()
         assert sentry.after_command() == ()
         sentry.close()
+
+
+def test_another_one_goes_on_from_what_one_knew(workspace: Path, tmp_path: Path) -> None:
+    """As the keeper of a job does, whose starter looked around before: a look of its own would accept what is planted."""
+    (workspace / ".envrc").write_text("the host's\n")
+    (workspace / ".git" / "hooks").mkdir(parents=True)
+    for name in ("objects", "refs"):
+        (workspace / ".git" / name).mkdir()
+    (workspace / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    quarantine = str(tmp_path / "quarantine")
+    with Workspace.open(str(workspace)) as opened:
+        first = Sentry(opened, quarantine, pinned=True, watched=False)
+        first.before_command()
+        memory = first.memory()
+    (workspace / "below").mkdir()
+    (workspace / "below" / ".envrc").write_text("planted\n")
+    (workspace / ".git" / "hooks" / "pre-commit").write_text("planted\n")
+    (workspace / ".git" / "refs").rmdir()
+    with Workspace.open(str(workspace)) as opened:
+        second = Sentry(opened, quarantine, pinned=True, watched=False, memory=memory)
+        found = sorted((each.path, each.done) for each in second.after_command())
+        assert found == [(".git", "left"), (".git/hooks/pre-commit", "quarantined"), ("below/.envrc", "quarantined")]
+        assert [path for path, _ in second.before_command()] == [path for path, _ in first._known.pins]
+        assert second.after_command() == ()
