@@ -5,6 +5,7 @@ One loop, one poll. What the actions are is in `acting`, what the job lets be he
 
 from __future__ import annotations
 
+import math
 import os
 import time
 import traceback
@@ -87,7 +88,7 @@ class Course:
         self.started_at = ""
         self.exited_at: str | None = None
         self.stamp: Stamp | None = None
-        self.gate_opened_at = 0.0
+        self.gate_opened_at = self.said_at = 0.0
         # Of all:
         self.sweeper: Sweeper | None = None
         self.recall_sweeper: Callable[[], Sweeper] | None = None
@@ -111,9 +112,9 @@ class Course:
         """Until the gate is open, or the end."""
         self._guarded(lambda: self.happen(Accepted(frozenset(self.request.policy_failure_codes))))
 
-    def keep(self) -> None:
-        """Until the end."""
-        self._guarded(self._keep)
+    def keep(self, seconds: float = math.inf) -> None:
+        """Until the end; or until nothing is to be done but to wait for a job of which all is known, after so many seconds."""
+        self._guarded(lambda: self._keep(time.monotonic() + seconds))
 
     def _guarded(self, act: Any) -> None:
         """A fault of ours ends this process, and with it the job; its last line tells of it."""
@@ -125,17 +126,27 @@ class Course:
             )
             raise
 
-    def _keep(self) -> None:
+    def _keep(self, leave_at: float) -> None:
         self.timers.set("heartbeat", self.request.heartbeat_seconds, self._beat)
+        if leave_at != math.inf:
+            self.timers.set("leave", leave_at - time.monotonic(), lambda: None)
         self._measure_output()
         self._look_for_stop()
         while not self.is_over:
+            if time.monotonic() >= leave_at and self._is_quiet():
+                return
             self.ready.round(self.timers.milliseconds())
             self.timers.run()
             self._look_for_stop()
         if os.path.dirname(self.request.runtime) != str(self.claim.directory.path):
             removal.remove_tree(self.request.runtime)  # below the execution's directory it stays as long as that
         self.reply.tell(Answered(answer=Answer.KEPT))
+
+    def _is_quiet(self) -> bool:
+        """Whether the first attempt's program runs, and nothing has happened to it."""
+        assert self.progress is not None
+        is_first = self.progress.phase is Phase.RUNNING and self.progress.attempt == 1
+        return is_first and self.job is not None and self.job.answer < 0
 
     @property
     def is_over(self) -> bool:
@@ -211,6 +222,7 @@ class Course:
 
     def renew_lease(self, seconds_gone: float = 0.0) -> None:
         """The job was heard of, so long ago."""
+        self.said_at = time.monotonic() - seconds_gone
         seconds = self.request.idle_timeout_seconds
         if seconds is not None and self.progress is not None and self.progress.phase is Phase.RUNNING:
             self.timers.set("idle", seconds - seconds_gone, lambda: self.happen(DeadlinePassed(Deadline.IDLE)))

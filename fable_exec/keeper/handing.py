@@ -54,6 +54,8 @@ def hand_over(channel: socket.socket, course: Course) -> None:
         "directory": str(course.claim.directory.path),
         "stamp": course.stamp,
         "gate_opened_at": course.gate_opened_at,
+        "said_at": course.said_at,
+        "output": course.output.counts,
         "started_at": course.started_at,
         "told": course.recorder.told,
         "by_signal": course.wishes.by_signal,

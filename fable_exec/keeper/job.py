@@ -155,6 +155,10 @@ class Job:
         Returns:
             What proves that nothing is left: cgroup_empty, pidns_dead or echild; empty when something may be.
         """
+        try:
+            self.channel.shutdown(socket.SHUT_RDWR)  # a keeper and its starter both have it
+        except OSError:
+            pass  # nobody is at its other end
         self.channel.close()
         is_gone = self.await_init(_END_SECONDS)
         if not is_gone:

@@ -82,5 +82,6 @@ def _keep(request: Mapping[str, Any], job: Job, reply: socket.socket, wishes: Wi
     wishes.by_signal |= values["by_signal"]
     output = OutputLog(f"{values['directory']}/{RUNNER_LOG_NAME}", request["log_bytes"], descriptors.get("log", -1))
     output.attach(job.output)
+    output.go_on(*values["output"])
     said_at = await_something(request, job, wishes, values, descriptors, output)
     resumed(request, job, reply, wishes, taken, output, said_at).keep()

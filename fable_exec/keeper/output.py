@@ -41,6 +41,15 @@ class OutputLog:
         except OSError:
             pass
 
+    @property
+    def counts(self) -> tuple[int, int, int, bool]:
+        """What came, what of it was dropped, what there is room for yet, whether the pipe is over: for `go_on`."""
+        return self.written_bytes, self.dropped_bytes, self._room, self.is_over
+
+    def go_on(self, written: int, dropped: int, room: int, is_over: bool) -> None:
+        """From what another process counted of the same pipe."""
+        self.written_bytes, self.dropped_bytes, self._room, self.is_over = written, dropped, room, is_over
+
     def attach(self, pipe: int) -> None:
         """Read `pipe` from now on."""
         os.set_blocking(pipe, False)

@@ -25,6 +25,9 @@ from fable_exec.keeper.wishes import Wishes
 
 __all__ = ["begun", "fork_starter"]
 
+_LINGER_SECONDS = 0.1
+"""A job that ends so soon is its starter's to the end: nobody has to wake up for it. Where there are no namespaces the proof that
+nothing is left is wait(2) of the keeper, whose orphans those of the job become."""
 _PROGRAM_MILLISECONDS = 1000
 """How long a starter waits for the program to be executed; the keeper goes on with that."""
 
@@ -71,11 +74,11 @@ def _start(
     course = begun(KeepRequest.from_wire(request), init, reply, wishes, keeper)
     if course is None:
         return
-    if not course.is_over:
-        _await_program(course)
-    if course.is_over:
-        course.keep()
+    if course.request.in_namespaces or course.is_over:
+        course.keep(_LINGER_SECONDS)
     else:
+        _await_program(course)
+    if not course.is_over:
         hand_over(channel, course)
 
 

@@ -48,10 +48,13 @@ def await_something(
     hard, idle = _bound(request["hard_timeout_seconds"]), _bound(request["idle_timeout_seconds"])
     most, beat = _bound(request["max_output_bytes"]), request["heartbeat_seconds"]
     opened_at: float = values["gate_opened_at"]
-    said_at = beaten_at = opened_at
+    said_at: float = values["said_at"]
+    beaten_at = time.monotonic()
     waiting = select.poll()
-    for descriptor in (wishes.descriptor, output.pipe, job.channel.fileno(), descriptors["bell"]):
+    for descriptor in (wishes.descriptor, job.channel.fileno(), descriptors["bell"]):
         waiting.register(descriptor, select.POLLIN)
+    if not output.is_over:
+        waiting.register(output.pipe, select.POLLIN)
     if not values["job"]["is_answered"]:
         waiting.register(job.answer, select.POLLIN)
     state, stamp = f"{values['directory']}/{STATE_NAME}", values["stamp"]

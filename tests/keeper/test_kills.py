@@ -132,6 +132,10 @@ LATER = {
 }
 
 
+AFTER_THE_START = ("it is about to be handed over", "it is about to wait", "it woke up")
+"""What the starter of a job that ends at once never comes to."""
+
+
 @pytest.mark.parametrize("whom", [SELF, KEEPER], ids=["self", "keeper"])
 @pytest.mark.parametrize("moment", [pytest.param(moment, id=moment.replace(" ", "-")) for moment in (*MOMENTS, *LATER)])
 @pytest.mark.parametrize("rung", RUNGS)
@@ -144,7 +148,8 @@ def test_a_keeper_that_dies_at_a_moment_takes_the_job_along_and_it_is_never_run_
     marker = hosts.unique_sleep()
     with supervising(tmp_path, alteration) as supervisor:
         scene = Scene(supervisor=supervisor, workspace=workspace, rung=rung)
-        script = f"echo ran >>ran; setsid sleep {marker} & exit 3"
+        pause = "sleep 0.3; " if moment in AFTER_THE_START else ""
+        script = f"echo ran >>ran; setsid sleep {marker} & {pause}exit 3"
         spec = scene.spec("sh", "-c", script, execution_id="0e8a5ec5-0000-4000-8000-000000000002")
         try:
             supervisor.start(spec)

@@ -216,7 +216,7 @@ def test_a_signal_that_comes_early_is_honoured(tmp_path: Path, workspace: Path, 
     """S83, S84: there is no moment in which it ends the keeper or is forgotten."""
     with supervising(tmp_path, alteration) as supervisor:
         scene = Scene(supervisor=supervisor, workspace=workspace, rung=rung)
-        execution = scene.ended(scene.shell("sleep 0.1; echo here >made; sleep 60"))
+        execution = scene.ended(scene.shell("sleep 1; echo here >made; sleep 60"))
     reason = execution.document["termination_reason"]
     assert reason in ("launch_failed", "stopped")
     if reason == "launch_failed":
