@@ -30,6 +30,12 @@ def raise_descriptor_limit() -> None:
         _limit.inherited = (soft, hard)
 
 
+def give_descriptor_limit_back() -> None:
+    """In a process that is about to become a command: have the limit that the host passed on."""
+    if _limit.inherited is not None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, _limit.inherited)
+
+
 def keep_descriptor_limit() -> None:
     """From now on commands get the limit that this process has."""
     _limit.inherited = None

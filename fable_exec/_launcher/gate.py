@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from . import kernel
+from .descriptor_limit import give_descriptor_limit_back
 from .resource_limits import IGNORED_BY_PYTHON, Limit, set_limits
 from .spawn import SpawnFailed
 
@@ -73,6 +74,7 @@ def _wait_and_execute(gate: int, answer: int, limits: Sequence[Limit], prepare: 
             os.set_inheritable(target, True)  # dup2(2) onto itself changes nothing
         if os.read(gate, len(_OPEN)) != _OPEN:
             os._exit(GATE_CLOSED)
+        give_descriptor_limit_back()
         set_limits(limits)
         execute()
     except SpawnFailed as error:

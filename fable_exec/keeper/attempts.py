@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from fable_exec.errors import FableExecError
@@ -13,6 +14,7 @@ from fable_exec.keeper.inits import Init
 from fable_exec.keeper.job import Job, NotMade
 from fable_exec.keeper.processor_time import ended_for_processor_time
 from fable_exec.keeper.requests import KeepRequest
+from fable_exec.keeper.surroundings import restore_runtime
 from fable_exec.keeper.sweeping import Sweeper
 from fable_exec.lifecycle import LaunchFailed, StopRequested
 
@@ -53,6 +55,7 @@ def made(
         init.dismiss()
         return StopRequested()
     try:
+        restore_runtime(Path(request.runtime), request.user, request.group)
         sweeper = post_sweeper()
         pins = [] if sweeper is None else sweeper.pins()
     except (OSError, FableExecError) as error:

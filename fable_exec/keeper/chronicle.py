@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from fable_exec.executions import now
+from fable_exec.executions.logs import open_log
 from fable_exec.executions.names import SUPERVISOR_LOG_NAME
 from fable_exec.lifecycle import Event, Phase
 
@@ -24,9 +25,8 @@ class Chronicle:
     """The log, open for appending as long as the keeper lives. What cannot be written is not."""
 
     def __init__(self, directory: Path) -> None:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            self._log = os.open(directory / SUPERVISOR_LOG_NAME, flags, 0o600)
+            self._log = open_log(directory / SUPERVISOR_LOG_NAME)
         except OSError:
             self._log = -1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +162,10 @@ def _lives_on(root: Path, execution_id: str) -> bool:
 def _write_spec(directory: Path, text: str | None) -> None:
     if text is None:
         return
-    fd = os.open(directory / SPEC_NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    path = directory / SPEC_NAME
+    with suppress(FileNotFoundError):
+        os.unlink(path)  # of a start that was not accepted
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(text.encode("utf-8", "surrogateescape"))
         file.flush()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from fable_exec.executions.logs import open_log
+
 __all__ = ["OutputLog"]
 
 _PIECE_BYTES = 65536
@@ -37,7 +39,7 @@ class OutputLog:
     def _open(self) -> None:
         """Where it cannot be opened now it is tried again with each piece, and what comes until then is dropped."""
         try:
-            self.log = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self.log = open_log(self._path)
         except OSError:
             pass
 

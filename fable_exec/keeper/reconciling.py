@@ -20,6 +20,8 @@ __all__ = ["Reconciliation"]
 
 _ANSWER_SECONDS = 5.0
 _KILL_SECONDS = 2.0
+_SETTLE_SECONDS = 0.2
+"""Who is gone so long after the leader was not left behind: a shell does not wait for all it has started."""
 _TIMER = "reconcile"
 
 
@@ -29,7 +31,7 @@ class Reconciliation:
     def __init__(self, job: Job, timers: Timers, grace_seconds: float, happen: Callable[[DescendantsReconciled], None]) -> None:
         self._job, self._timers, self._grace_seconds, self._happen = job, timers, grace_seconds, happen
         self._members: Sequence[Sequence[Any]] = ()
-        self._is_over = False
+        self._is_over = self._is_settled = False
         self.emptiness = Emptiness()
 
     def begin(self) -> None:
@@ -44,9 +46,15 @@ class Reconciliation:
             self._members = message["members"]
         if message["empty"]:
             self._end_init()
+        elif "members" in message and not self._is_settled:
+            self._timers.set(_TIMER, _SETTLE_SECONDS, self._look_again)
         elif "members" in message and not self.emptiness.found:
             self.emptiness = attrs.evolve(self.emptiness, found=self._members or [[0, "?"]], term_sent=True)
             self._ask("terminate", self._grace_seconds, self._grace_is_over)
+
+    def _look_again(self) -> None:
+        self._is_settled = True
+        self._ask("look", _ANSWER_SECONDS, self._end_init)
 
     def init_lost(self) -> None:
         """The init is dead: with a namespace everything is, else what is left is ours."""

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from fable_exec._launcher import kernel, steps, wire
 from fable_exec._launcher.descriptor_limit import raise_descriptor_limit
 from fable_exec._launcher.probe import probe
+from fable_exec._launcher.resource_limits import IGNORED_BY_PYTHON
 from fable_exec.keeper.keeper import keep
 from fable_exec.keeper.leaf import remove_forgotten
 from fable_exec.keeper.proving import prove
@@ -31,7 +32,8 @@ def serve(its_socket: int) -> None:
     raise_descriptor_limit()
     os.umask(0o077)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps: no keeper stays a zombie
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a leader that dies at its gate must not take its keeper along
+    for number in IGNORED_BY_PYTHON:  # a leader that dies at its gate, or a caller's limit of files, must not take a keeper along
+        signal.signal(number, signal.SIG_IGN)
     host = wire.adopt(its_socket)
     hello, handles = wire.receive(host)
     wire.send(host, {"support": _support(hello["user"], hello["group"])})
