@@ -54,6 +54,7 @@ CASES = [
 def plan(mode: LauncherMode, policy: str, writable: bool, machine: str, **support: Any) -> Plan:
     view = FileView(workspace="/srv/work", writable=writable)
     found = attrs.evolve(SUPPORT, machine=machine, **support)
+    assert mode != "kept"
     return compile_plan(mode, found, POLICIES[policy], view, insist=False)
 
 
@@ -225,6 +226,7 @@ def test_what_programs_try_and_do_without_is_answered_by_the_filter() -> None:
 def test_without_an_observer_nothing_is_shown_and_the_plan_says_so(
     mode: LauncherMode, confinement: Confinement, support: dict[str, Any]
 ) -> None:
+    assert mode != "kept"
     found = compile_plan(mode, attrs.evolve(SUPPORT, **support), confinement, FileView(workspace="/srv/work", writable=True))
     assert (found.observer, found.observed) == (None, Observed.OFF)
     assert "observer:" not in found.explain()

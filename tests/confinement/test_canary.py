@@ -41,6 +41,7 @@ def with_writable_workspace(plan: Plan) -> Plan:
 
     workspace = next(step[1] for step in plan.stage if step[0] == "bind" and step[4:] == ("required",) and "{" not in step[1])
     view = FileView(workspace=workspace, writable=True)
+    assert plan.mode != "kept"
     other = compile_plan(plan.mode, probe_host(), Confinement.strict(), view)
     return attrs.evolve(plan, stage=other.stage, launcher=other.launcher)
 
