@@ -28,7 +28,7 @@ def report(directory: Path, rung: str, every: int, *way: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("every", [97, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("every", [71, pytest.param(1, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("rung", RUNGS)
 def test_killed_at_any_system_call_it_leaves_a_whole_record_and_no_job(rung: str, every: int, tmp_path: Path) -> None:
     """The job is gone with its keeper, ran once at most, and never without a record that says so."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -27,7 +28,8 @@ def exchanged(scene: Scene, name: str, target: Path) -> bytes:
     cat {target}/secret; touch {target}/planted; exit 3
     """
     # Without namespaces not all can be strict; what is asked for is done all the same.
-    weak = attrs.evolve(Protections(), **dict.fromkeys(PROTECTIONS, "degradable"))
+    degradable: dict[str, Any] = dict.fromkeys(PROTECTIONS, "degradable")
+    weak = Protections(**degradable)
     confinement = Confinement.strict() if scene.rung == "pidns" else Confinement(protections=weak)
     policy = attrs.evolve(scene.policy(*PROGRAMS), confinement=confinement)
     spec = ExecutionSpec(argv=("sh", "-c", script), workspace=scene.workspace, policy=policy, restarts=1, restart_delay_seconds=0)
@@ -59,6 +61,7 @@ sys.path.insert(0, {str(PROJECT)!r})
 from fable_exec.supervisor import Supervisor
 from tests.supervisor.jobs import make_spec
 from pathlib import Path
+from typing import Any
 resource.setrlimit(resource.RLIMIT_FSIZE, (100 * 1024, resource.RLIM_INFINITY))
 workspace = Path({str(tmp_path.resolve())!r}) / "workspace"
 workspace.mkdir()
@@ -88,6 +91,7 @@ sys.path.insert(0, {str(PROJECT)!r})
 from fable_exec.supervisor import Supervisor
 from tests.supervisor.jobs import make_spec
 from pathlib import Path
+from typing import Any
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 workspace = Path({str(tmp_path.resolve())!r}) / "workspace"
 workspace.mkdir()
@@ -106,6 +110,7 @@ def test_a_strange_umask_of_the_caller_fails_no_start(workspace: Path, tmp_path:
 import os, sys
 sys.path.insert(0, {str(PROJECT)!r})
 from pathlib import Path
+from typing import Any
 from fable_exec.supervisor import ExecutionSpec, Supervisor
 os.umask({umask})
 with Supervisor({str(tmp_path / "root")!r}) as supervisor:
