@@ -166,6 +166,10 @@ def test_a_keeper_that_dies_at_a_moment_takes_the_job_along_and_it_is_never_run_
         again = supervisor.start(spec)
         supervisor.recover()
         assert again.execution_id == found.execution_id
-        expected = ("descendants_terminated", 3, None) if moment == "it has concluded" else ("keeper_lost", None, None)
-        assert ending(scene.look(found)) == expected
+        whole, lost = ("descendants_terminated", 3, None), ("keeper_lost", None, None)
+        # A starter that ends a short job dies with its keeper, but not in the same instant: what it may still write is true.
+        may_be_whole = rung == "pidns" and whom == KEEPER and moment in LATER
+        assert ending(scene.look(found)) in (
+            {whole} if moment == "it has concluded" else {lost, whole} if may_be_whole else {lost}
+        )
         assert not ran or (workspace / "ran").read_text() == "ran\n"
