@@ -172,4 +172,4 @@ def test_a_keeper_that_dies_at_a_moment_takes_the_job_along_and_it_is_never_run_
         assert ending(scene.look(found)) in (
             {whole} if moment == "it has concluded" else {lost, whole} if may_be_whole else {lost}
         )
-        assert not ran or (workspace / "ran").read_text() == "ran\n"
+        assert not ran or (workspace / "ran").read_text() in ("", "ran\n")  # it may have been killed before it had written
