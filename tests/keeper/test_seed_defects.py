@@ -304,8 +304,8 @@ acting.ACTIONS[Action.RECORD_RUNNING] = opened_first
 def _ticks_alone(patch: pytest.MonkeyPatch) -> None:
     from fable_exec.procident import handle
 
-    def by_tick(recorded: object, live: object) -> object:
-        return identities.Comparison.SAME if recorded.birth == live.birth else identities.Comparison.OTHER  # type: ignore[attr-defined]
+    def by_tick(recorded: identities.ProcessIdentity, live: identities.ProcessIdentity) -> identities.Comparison:
+        return identities.Comparison.SAME if recorded.birth == live.birth else identities.Comparison.OTHER
 
     patch.setattr(handle, "compare", by_tick)
 
