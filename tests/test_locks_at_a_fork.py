@@ -56,6 +56,9 @@ EVERY_LOCK = {
     "server/session.py _CANCELLING": OWN,
     "server/workers.py _jobs": SERVER,
     "server/workers.py _lock": SERVER,
+    "supervisor/proving.py _proving": OWN,
+    "supervisor/zygote.py _sending": OWN,
+    "supervisor/zygotes.py _lock": OWN,
 }
 _ASSIGNED = re.compile(r"^ *(?:self\.)?(\w+)((?:: [^=\n]+)? = .*)$", re.MULTILINE)
 _LOCK = re.compile(r"threading\.(?:R?Lock|Condition|\w*Semaphore|Barrier)\b|ProcessLock\b|asyncio\.Lock\b|queue\.\w*Queue\b")

@@ -242,8 +242,8 @@ def _idle(setting: Setting, supervised: _Supervised) -> Figure:
     """Keeper and init of jobs that sleep, by their schedstat; scaled to ten seconds where the run is shorter."""
     executions = [supervised.start_elsewhere("sleep", "1000") for _ in range(SLEEPERS)]
     keepers = [execution.document["supervisor_pid"] for execution in executions]
+    time.sleep(0.5)  # whatever they do after a start is done, and whoever did it has ended
     pairs = [(keeper, *children(keeper)) for keeper in keepers]
-    time.sleep(0.2)  # whatever they do after a start is done
     before = [sum(map(processor_seconds, pair)) for pair in pairs]
     seconds = max(0.5, IDLE_SECONDS * setting.rounds(100) / 100)
     time.sleep(seconds)

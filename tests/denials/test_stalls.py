@@ -18,7 +18,7 @@ from tests.confinement.places import confined, in_modes, run
 from tests.denials.test_observer_gone import observers_of
 from tests.denials.told import PROGRAMS, told
 
-pytestmark = pytest.mark.requires_ability("linux")
+pytestmark = [pytest.mark.requires_ability("linux"), pytest.mark.alone]  # each measures how long others wait
 
 BOUND_SECONDS = 1.0
 """For a command with one watched call; each of the attacks made it wait for longer, most for more than five times as long."""

@@ -57,8 +57,9 @@ def test_without_its_keeper_a_job_is_ended_and_recover_says_so(scene: Scene) -> 
     execution = family(scene, marker)
     os.kill(keeper_of(execution), signal.SIGKILL)
     gone(marker)
-    found = scene.left(execution)
-    assert (found.health, found.state) == (Health.LOST, State.RUNNING)
+    scene.left(execution)
+    found = until(lambda: lost if (lost := scene.look(execution)).health is Health.LOST else None)
+    assert found.state is State.RUNNING
     recovered = [each for each in scene.supervisor.recover() if each.execution_id == execution.execution_id]
     assert len(recovered) == 1
     assert ending(scene.look(execution)) == ("keeper_lost", None, None)

@@ -223,3 +223,26 @@ def test_a_signal_that_comes_early_is_honoured(tmp_path: Path, workspace: Path, 
         assert execution.document["launch_error"] == STOPPED_BEFORE_START
     assert execution.document["stop_requested_at"] is not None
     assert list(workspace.iterdir()) == []
+
+
+_WORD_BEFORE_THE_BELL = """
+from fable_exec.keeper import starting
+
+def claimed(*arguments, act=starting.claim):
+    found = act(*arguments)
+    with found.directory.state.locked() as held:
+        held.write({**held.require().document, "stop_requested_at": "2026-01-01T00:00:00.000000Z"})
+    return found
+
+starting.claim = claimed
+"""
+
+
+@pytest.mark.parametrize("rung", [pytest.param(rung, marks=pytest.mark.requires_ability(*NEEDS[rung])) for rung in NEEDS])
+def test_word_that_is_left_before_there_is_a_bell_is_not_lost(tmp_path: Path, workspace: Path, rung: str) -> None:
+    with supervising(tmp_path, WITHOUT_GROUPS + _WORD_BEFORE_THE_BELL) as supervisor:
+        scene = Scene(supervisor=supervisor, workspace=workspace, rung=rung)
+        execution = scene.run("sh", "-c", "echo ran > ran")
+    assert ending(execution)[0] == "launch_failed"
+    assert execution.document["launch_error"] == "a stop was requested before the job was started"
+    assert not (workspace / "ran").exists()

@@ -60,8 +60,8 @@ def test_without_the_mark_it_does_meet_others(tmp_path: Path) -> None:
     assert finished.returncode in (0, 1) and (tmp_path / "met").exists(), finished.stdout + finished.stderr
 
 
-@pytest.mark.parametrize(("processors", "workers"), [(1, 2), (2, 3), (7, 8), (64, 8)])
-def test_there_is_one_worker_more_than_processors_up_to_eight(
+@pytest.mark.parametrize(("processors", "workers"), [(1, 3), (2, 5), (4, 8), (64, 8)])
+def test_there_are_two_workers_for_each_processor_and_one_more_up_to_eight(
     monkeypatch: pytest.MonkeyPatch, processors: int, workers: int
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(processors)), raising=False)

@@ -136,7 +136,8 @@ def test_what_cannot_be_read_is_left_and_told(jobs: Jobs) -> None:
 
 def test_a_job_of_which_nothing_can_be_told_is_left(jobs: Jobs) -> None:
     execution = lost(jobs)
-    jobs.rewrite(execution, runner_identity={**execution.document["runner_identity"], "pid_namespace": 1})
+    told_less = {"pid_namespace": 1, "unique_id": None}  # its number may be another's by now, which would be told by that
+    jobs.rewrite(execution, runner_identity={**execution.document["runner_identity"], **told_less})
     before = (execution.directory / "state.json").read_bytes()
     (recovered,) = jobs.supervisor.recover()
     assert (recovered.found, recovered.done, recovered.termination_reason) == (Health.ORPHANED, Done.LEFT, None)

@@ -14,11 +14,9 @@ from typing import Any
 import pytest
 
 from fable_exec.errors import IdentityLost, StateUnreadable
-from fable_exec.executions import ExecutionDirectory
-from fable_exec.executions.holding import is_held
 from fable_exec.lifecycle import TerminalReason
 from fable_exec.procident import identify
-from fable_exec.supervisor import Execution, Supervisor
+from fable_exec.supervisor import Supervisor
 from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, make_spec, until
 
 
@@ -95,30 +93,6 @@ def test_an_unreadable_state_is_told(jobs: Jobs) -> None:
     (execution.directory / "state.json").write_bytes(b"{")
     with pytest.raises(StateUnreadable):
         jobs.supervisor.request_stop(execution.execution_id)
-
-
-def test_word_that_is_left_before_there_is_a_bell_is_not_lost(jobs: Jobs) -> None:
-    """The keeper is held up between `accepted` and its bell: its log is a FIFO that nobody reads yet."""
-    spec = jobs.spec("bash", "-c", "echo ran", execution_id=str(uuid.uuid4()))
-    directory = ExecutionDirectory.of(jobs.supervisor.root, str(spec.execution_id))
-    directory.make()
-    os.mkfifo(directory.path / "supervisor.log", 0o600)
-    answers: list[Execution] = []
-    starting = threading.Thread(target=lambda: answers.append(jobs.supervisor.start(spec)))
-    starting.start()
-    until(lambda: is_held(directory.run_lock) and jobs.supervisor.get(directory.execution_id))
-    assert not (directory.path / "bell").exists()
-    jobs.supervisor.request_stop(directory.execution_id)
-    reading = os.open(directory.path / "supervisor.log", os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        starting.join(LONG_SECONDS)
-        found = jobs.supervisor.wait(directory.execution_id, LONG_SECONDS)
-    finally:
-        os.close(reading)
-    assert found.termination_reason is TerminalReason.LAUNCH_FAILED
-    assert found.document["launch_error"] == "a stop was requested before the job was started"
-    assert not (directory.path / "runner.log").exists()
-    assert answers[0].is_over
 
 
 def test_no_stop_of_many_at_any_moment_of_a_start_is_lost(jobs: Jobs) -> None:
