@@ -22,7 +22,7 @@ def run(inside: Callable[..., Any], **terms: Any) -> Any:
     return answer["ends"]
 
 
-@pytest.mark.deep  # it holds the keeper up, and a short job is now stopped by its starter: it hangs in quiet moments, and is to be remade
+@pytest.mark.deep  # it holds up the keeper, and a short job is stopped by its starter now: it can hang, and is to be remade
 @ROUNDS
 def test_at_a_stop(inside: Callable[..., Any], rung: str, rounds: int) -> None:
     """And the job that ended by itself before a signal reached it was not stopped."""
