@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
+from fable_exec.executions import ExecutionDirectory
 from fable_exec.policy import PROTECTIONS, Confinement, Protections
 from fable_exec.supervisor import ExecutionSpec
 from tests.keeper.scenes import Scene, ending, log
@@ -77,9 +78,9 @@ with Supervisor(workspace.parent / "root") as supervisor:
 @pytest.mark.parametrize("name", ["runner.log", "supervisor.log", "spec.md"])
 def test_a_fifo_in_the_place_of_a_file_holds_nobody_up(scene: Scene, name: str) -> None:
     execution_id = str(uuid.uuid4())
-    directory = scene.supervisor.root / execution_id
-    directory.mkdir(0o700)
-    os.mkfifo(directory / name, 0o600)
+    directory = ExecutionDirectory.of(scene.supervisor.root, execution_id)
+    directory.make()
+    os.mkfifo(directory.path / name, 0o600)
     execution = scene.ended(scene.shell("exit 4", execution_id=execution_id, spec_text="do it"))
     assert ending(execution)[:2] == ("crashed", 4)
 
