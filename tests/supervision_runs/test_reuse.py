@@ -22,7 +22,6 @@ def run(inside: Callable[..., Any], **terms: Any) -> Any:
     return answer["ends"]
 
 
-@pytest.mark.deep  # it holds up the keeper, and a short job is stopped by its starter now: it can hang, and is to be remade
 @ROUNDS
 def test_at_a_stop(inside: Callable[..., Any], rung: str, rounds: int) -> None:
     """And the job that ended by itself before a signal reached it was not stopped."""
