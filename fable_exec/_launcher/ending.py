@@ -7,13 +7,45 @@ import os
 import select
 import signal
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 
-from .linuxos import pidfd_open, pidfd_send_signal
+from .linuxos import has_children, pidfd_open, pidfd_send_signal
 from .proctree import children, read_stat
 
 _STOPPED_OR_DEAD = frozenset("TtZX")
 _FREEZE_SECONDS = 0.1
+_STUBBORN_PAUSE_SECONDS = 0.002
+_LONGER_SECONDS, _LONGEST_PAUSE_SECONDS = 0.0005, 0.01
+
+
+def end_children(reap: Callable[[], object], seconds: float) -> bool:
+    """Kill every child, and whatever comes to us as its subreaper, until wait(2) answers "no child"; whether it did in that time.
+
+    Args:
+        reap: collects every zombie; called again and again.
+    """
+    give_up_at = time.monotonic() + seconds
+    pause = 0.0
+    while has_children() and time.monotonic() < give_up_at:
+        kill_children() if pause < _STUBBORN_PAUSE_SECONDS else freeze_and_kill()
+        reap()
+        # Killed children need a moment to die; waiting longer each time keeps a stuck one from burning the processor.
+        select.select([], [], [], pause)
+        pause = min(_LONGEST_PAUSE_SECONDS, pause + _LONGER_SECONDS)
+    return not has_children()
+
+
+def signal_everybody(number: int) -> bool:
+    """To every other process of our PID namespace at once, as its process 1; whether there was anybody.
+
+    The kernel lets none of them fork meanwhile (kill(2), fork(2)).
+    """
+    try:
+        os.kill(-1, number)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def kill_children(spared: frozenset[int] = frozenset()) -> None:

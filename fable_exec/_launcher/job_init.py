@@ -7,7 +7,6 @@ puts on the job. It ends with its keeper, and everything it is the init of ends 
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 import time
@@ -16,19 +15,18 @@ from typing import Any, NoReturn
 
 from . import kernel, steps, wire
 from .confine_steps import protect_this_process
-from .ending import freeze_and_kill, kill_children, stop_children, terminate_tree
+from .ending import end_children, signal_everybody, stop_children, terminate_tree
 from .gate import fork_at_gate
 from .job_leader import Leader, fault, report
-from .linuxos import has_children, pidfd_open, pipe_unblocking
-from .places import Usage, wait_usage
-from .proctree import Member, list_members, members_below
+from .linuxos import has_children, pidfd_open
+from .places import Usage, child_bell, wait_usage
+from .proctree import Member, list_members, members_below, pids_below
 from .readiness import Readiness
 from .spawn import Streams
 from .watching import ProcessFiles, Watch
 
 _BELL_BYTES = 4096
 _KILL_SECONDS = 2.0
-_STUBBORN_PAUSE_SECONDS = 0.002
 
 
 class Ends:
@@ -83,9 +81,7 @@ class _Init:
 
     def serve(self) -> None:
         """Make the leader once the keeper says so, then reap and answer."""
-        bell, writing = pipe_unblocking()
-        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, _notice)
+        bell = child_bell()
         self._ready.watch(bell, lambda: self._children_died(bell))
         self._ready.watch(self._ends.channel.fileno(), self._keeper_spoke)
         try:
@@ -172,7 +168,7 @@ class _Init:
 
     def _is_empty(self) -> bool:
         """Whether nobody is left: no child, and as process 1 nobody whom a signal to all would reach."""
-        return not has_children() and not (self._is_first and _signal_all(0))
+        return not has_children() and not (self._is_first and signal_everybody(0))
 
     # What the keeper asks for.
 
@@ -194,26 +190,20 @@ class _Init:
 
     def _terminate(self) -> None:
         if self._is_first:
-            _signal_all(signal.SIGTERM)
-            _signal_all(signal.SIGCONT)  # whoever was stopped shall hear it
+            signal_everybody(signal.SIGTERM)
+            signal_everybody(signal.SIGCONT)  # whoever was stopped shall hear it
         else:
             terminate_tree()
 
     def _kill(self) -> tuple[int, Usage] | None:
         """SIGKILL to everything, and without a namespace until nobody is left, in a bound; the leader's end if it was met."""
         if self._is_first:
-            _signal_all(signal.SIGKILL)
+            signal_everybody(signal.SIGKILL)
             return None
         stop_children()
-        give_up_at = time.monotonic() + _KILL_SECONDS
-        pause, ended = 0.0, None
-        while has_children() and time.monotonic() < give_up_at:
-            kill_children() if pause < _STUBBORN_PAUSE_SECONDS else freeze_and_kill()
-            ended = self._take_zombies() or ended
-            # Killed children need a moment to die; waiting longer each time keeps a stuck one from burning the processor.
-            select.select([], [], [], pause)
-            pause = min(0.01, pause + 0.0005)
-        return ended
+        met: list[tuple[int, Usage] | None] = []
+        end_children(lambda: met.append(self._take_zombies()), _KILL_SECONDS)
+        return next(filter(None, met), None)
 
     # Limits of the whole tree.
 
@@ -225,7 +215,7 @@ class _Init:
     def _look_at_tree(self) -> None:
         if self._watch is None or self._files is None or time.monotonic() < self._watch.due_at:
             return
-        exceeded = self._watch.look(self._files, self._files.everyone() if self._is_first else _below_us())
+        exceeded = self._watch.look(self._files, self._files.everyone() if self._is_first else pids_below(os.getpid()))
         if exceeded == "cpu" and not self._warned and self._leader:
             # What the kernel does at the limit of one process; a leader that goes on is told of at the next look.
             self._warned = True
@@ -233,20 +223,3 @@ class _Init:
         elif exceeded is not None:
             self._watch = None
             wire.send(self._ends.channel, {"limit": exceeded})
-
-
-def _below_us() -> list[int]:
-    return [member.pid for member in members_below(os.getpid())]
-
-
-def _signal_all(number: int) -> bool:
-    """To every process but this one, as process 1 of a namespace (kill(2)). False: there is nobody."""
-    try:
-        os.kill(-1, number)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def _notice(number: int, frame: object) -> None:
-    """Nothing: that the signal is taken note of wakes the loop."""

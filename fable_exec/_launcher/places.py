@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import signal
 import socket
 import time
@@ -18,7 +17,7 @@ from itertools import chain
 from typing import NamedTuple, Protocol
 
 from . import kernel, kernel_confine, wire
-from .ending import freeze_and_kill, kill_children, stop_children
+from .ending import end_children, signal_everybody, stop_children
 from .leaders import Leaders
 from .linuxos import has_children, pipe_unblocking
 from .proctree import Member, list_members, members_below, pids_below
@@ -27,7 +26,6 @@ from .watching import ProcessFiles
 
 _SIGKILL, _SIGSTOP = int(signal.SIGKILL), int(signal.SIGSTOP)
 _PROOF_SECONDS = 2.0
-_STUBBORN_PAUSE_SECONDS = 0.002
 _BELL_BYTES = 4096
 _NUMBERS_PAUSES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02)
 
@@ -266,7 +264,7 @@ class Subreaper:
     def __init__(self, files: ProcessFiles | None = None) -> None:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         self._files = files
-        self.descriptor = _child_bell()
+        self.descriptor = child_bell()
         self._leader = 0
         self._leader_result: tuple[int, Usage] | None = None
 
@@ -286,15 +284,7 @@ class Subreaper:
     def end(self) -> Report:
         stop_children()
         members = self.ask().members
-        give_up_at = time.monotonic() + _PROOF_SECONDS
-        pause = 0.0
-        while has_children() and time.monotonic() < give_up_at:
-            kill_children() if pause < _STUBBORN_PAUSE_SECONDS else freeze_and_kill()
-            self._reap()
-            # Killed children need a moment to die; waiting longer each time keeps a stuck one from burning the processor.
-            select.select([], [], [], pause)
-            pause = min(0.01, pause + 0.0005)
-        return Report(empty=not has_children(), members=members)
+        return Report(empty=end_children(self._reap, _PROOF_SECONDS), members=members)
 
     def answer(self) -> None:
         """Children died: orphans must not fill the process table while the leader still runs."""
@@ -344,7 +334,7 @@ def _when_numbers_are_free(execute: Callable[[], int]) -> int:
     return execute()
 
 
-def _child_bell() -> int:
+def child_bell() -> int:
     """A descriptor that is readable when a child has died (SIGCHLD; only for a process of our own)."""
     reading, writing = pipe_unblocking()
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -379,24 +369,15 @@ def _look_or_end(word: str) -> Report:
     if word == "ask":
         return Report(empty=False, members=[])
     # At rest a tree can be listed although it hops from process to process, and leaves the processor to the listing.
-    _signal_all(_SIGSTOP)
+    signal_everybody(_SIGSTOP)
     members = _members_of_slot(without_leader=word == "end")
-    _signal_all(_SIGKILL)
+    signal_everybody(_SIGKILL)
     return Report(empty=_no_child(0), members=members)
-
-
-def _signal_all(number: int) -> bool:
-    """To every process of the slot at once: the kernel lets none of them fork meanwhile (kill(2), fork(2)). False: to nobody."""
-    try:
-        os.kill(-1, number)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def _is_alone() -> bool:
     """Whether the init is the only process of its slot; a zombie counts until it is reaped."""
-    return not _signal_all(0)
+    return not signal_everybody(0)
 
 
 def _members_of_slot(*, without_leader: bool) -> list[Member]:

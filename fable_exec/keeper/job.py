@@ -9,15 +9,14 @@ import os
 import select
 import signal
 import socket
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
 from fable_exec._launcher import wire
-from fable_exec._launcher.ending import freeze_and_kill, kill_children
+from fable_exec._launcher.ending import end_children
 from fable_exec._launcher.gate import answered, open_gate
-from fable_exec._launcher.linuxos import has_children, pidfd_send_signal
+from fable_exec._launcher.linuxos import pidfd_send_signal
 from fable_exec._launcher.spawn import SpawnFailed
 from fable_exec._sys import processes
 from fable_exec.keeper.leaf import Leaf
@@ -27,7 +26,6 @@ __all__ = ["Job", "NotMade", "unmake"]
 
 _MAKE_SECONDS = 20.0
 _END_SECONDS = 2.0
-_STUBBORN_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.01
 _ANSWER_BYTES = 65536
 _PROOFS = {"cgroup": "cgroup_empty", "pidns": "pidns_dead", "subreaper": "echild"}
 
@@ -184,16 +182,8 @@ class Job:
 
     def adopt_orphans(self, seconds: float) -> bool:
         """End whatever an init without a namespace left to us, its subreaper; whether wait(2) says that nothing is left."""
-        give_up_at = time.monotonic() + seconds
-        pause = 0.0
         self._reap_orphans()
-        while has_children() and time.monotonic() < give_up_at:
-            kill_children() if pause < _STUBBORN_PAUSE_SECONDS else freeze_and_kill()
-            # Killed children need a moment to die; who does not by then may be forking on.
-            time.sleep(pause)
-            self._reap_orphans()
-            pause = min(_LONGEST_PAUSE_SECONDS, pause + 0.0005)
-        return not has_children()
+        return end_children(self._reap_orphans, seconds)
 
     def _reap_orphans(self) -> None:
         while True:

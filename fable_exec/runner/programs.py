@@ -6,12 +6,16 @@ import contextlib
 import os
 import select
 import signal
+import socket
 import sys
 from collections.abc import Sequence
+from typing import Any
 
+from fable_exec._launcher import wire
 from fable_exec._launcher.linuxos import pidfd_open, pidfd_send_signal
+from fable_exec.errors import BrokerGone
 
-__all__ = ["Program", "own_handle"]
+__all__ = ["Program", "answer_within", "own_handle"]
 
 _ITS_SOCKET = 3
 
@@ -77,6 +81,22 @@ def _spawn(arguments: Sequence[str], its_socket: int) -> int:
     # Where the interpreter's own library lies; commands get an environment of their own.
     needed = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
     return os.posix_spawn(sys.executable, argv, needed, file_actions=actions, setsid=True)
+
+
+def answer_within(channel: socket.socket, seconds: float, who: str) -> Any:
+    """What a program says next on its `channel`; descriptors that come with it are not asked for.
+
+    Raises:
+        BrokerGone: it said nothing in that time, or ended; the text names `who`.
+    """
+    waiting = select.poll()
+    waiting.register(channel.fileno(), select.POLLIN)
+    if not waiting.poll(int(seconds * 1000)):
+        raise BrokerGone(f"{who} did not answer within {seconds:g} s")
+    try:
+        return wire.receive(channel)[0]
+    except wire.PeerGone as error:
+        raise BrokerGone(f"{who} ended before it answered") from error
 
 
 def own_handle() -> list[int]:

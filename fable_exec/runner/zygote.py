@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from fable_exec.confine import Plan, Support
 from fable_exec.confine.probing import LAUNCHER_PROGRAM
 from fable_exec.errors import BrokerGone, ConfinementUnavailable, LaunchFailed
 from fable_exec.runner.control import Control
-from fable_exec.runner.programs import Program, own_handle
+from fable_exec.runner.programs import Program, answer_within, own_handle
 
 _START_SECONDS = 20.0
 _CLOSE_SECONDS = 4.0
@@ -112,7 +111,7 @@ class Zygote:
         try:
             with theirs:
                 _send(self._socket, self._plan_on_wire(plan), (theirs.fileno(),))
-            answer = _receive_within(ours, _START_SECONDS)
+            answer = answer_within(ours, _START_SECONDS, "the launcher program")
             if not answer["ready"]:
                 raise _step_failed(plan, answer["step"], answer["errno"])
         except BaseException:
@@ -164,7 +163,7 @@ class Zygote:
 
     def _greeted(self) -> dict[str, Any]:
         try:
-            greeting: dict[str, Any] = _receive_within(self._socket, _START_SECONDS)
+            greeting: dict[str, Any] = answer_within(self._socket, _START_SECONDS, "the launcher program")
             if "failed" in greeting:
                 raise LaunchFailed.at(greeting["failed"], greeting["errno"], greeting["what"])
             return greeting
@@ -197,17 +196,6 @@ def _send(channel: socket.socket, message: Any, descriptors: tuple[int, ...]) ->
         raise BrokerGone("the launcher program ended") from error
     except OSError as error:
         raise _cannot_start(error) from error
-
-
-def _receive_within(channel: socket.socket, seconds: float) -> Any:
-    waiting = select.poll()
-    waiting.register(channel.fileno(), select.POLLIN)
-    if not waiting.poll(int(seconds * 1000)):
-        raise BrokerGone(f"the launcher program did not answer within {seconds:g} s")
-    try:
-        return wire.receive(channel)[0]
-    except wire.PeerGone as error:
-        raise BrokerGone("the launcher program ended while starting") from error
 
 
 def _cannot_start(error: OSError) -> LaunchFailed:

@@ -17,13 +17,14 @@ from fable_exec._sys.forks import ProcessLock
 from fable_exec.confine import Support
 from fable_exec.errors import BrokerGone, ConfinementUnavailable, LaunchFailed
 from fable_exec.keeper.requests import Answered, KeepRequest
-from fable_exec.runner.programs import Program, own_handle
+from fable_exec.runner.programs import Program, answer_within, own_handle
 
 __all__ = ["KEEP_SECONDS", "KeeperZygote", "Waiting"]
 
 _PROGRAM = Path(__file__).parent.parent / "keeper" / "__main__.py"
 _LIBRARIES = tuple(dict.fromkeys(str(Path(str(module.__file__)).parent.parent) for module in (attr, attrs)))
 _OWN_LIBRARY = str(Path(__file__).parent.parent.parent)
+_WHO = "the keepers' zygote"
 _START_SECONDS = 20.0
 KEEP_SECONDS = 60.0
 _CLOSE_SECONDS = 2.0
@@ -87,7 +88,7 @@ class KeeperZygote:
         handles = own_handle()
         try:
             wire.send(self._socket, {"user": user, "group": group}, tuple(handles))
-            self.support = Support.from_probe(_receive_within(self._socket, _START_SECONDS)["support"])
+            self.support = Support.from_probe(answer_within(self._socket, _START_SECONDS, _WHO)["support"])
         except wire.PeerGone:
             raise BrokerGone("the keepers' zygote ended while starting") from None
         finally:
@@ -105,7 +106,7 @@ class KeeperZygote:
             ConfinementUnavailable: it could not be sent. BrokerGone: the zygote, or who was to send it, is gone.
         """
         with self._send({"prove": {"plan": plan, "command": command, "name": os.urandom(8).hex()}}) as channel:
-            message = _receive_within(channel, _START_SECONDS)
+            message = answer_within(channel, _START_SECONDS, _WHO)
         if "failed" in message:
             number = message["errno"]
             reason = f"{message['failed']}: {os.strerror(number) if number else message['what']}"
@@ -153,15 +154,3 @@ class KeeperZygote:
         self._is_closed = True
         self._socket.close()
         self._program.close()
-
-
-def _receive_within(channel: socket.socket, seconds: float) -> dict[str, Any]:
-    waiting = select.poll()
-    waiting.register(channel.fileno(), select.POLLIN)
-    if not waiting.poll(int(seconds * 1000)):
-        raise BrokerGone(f"the keepers' zygote did not answer within {seconds:g} s")
-    try:
-        found: dict[str, Any] = wire.receive(channel)[0]
-    except wire.PeerGone:
-        raise BrokerGone("the keepers' zygote ended") from None
-    return found

@@ -34,6 +34,12 @@ def test_too_many_processes_are_called_so(scene: Scene) -> None:
     assert (descendants(execution)["quiescent"], descendants(execution)["remaining"]) == (True, 0)
 
 
+def test_more_are_counted_than_a_report_would_name(scene: Scene) -> None:
+    """Survivors are named up to 64; what is counted for a limit is everybody."""
+    crowd = CROWD.replace("60", "90")
+    assert ending(run(scene, crowd, Limits(processes=80))) == ("pids_limited", None, signal.SIGKILL)
+
+
 def test_a_leader_that_the_kernel_ends_for_its_time_is_cpu_limited(scene: Scene) -> None:
     assert ending(run(scene, BURN, ONE_SECOND)) == ("cpu_limited", None, signal.SIGXCPU)
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from fable_exec._launcher import proctree
 from fable_exec.errors import BrokerGone, Conflict, InvalidRequest
-from fable_exec.lifecycle import Health
+from fable_exec.lifecycle import Health, TerminalReason
 from fable_exec.supervisor import Execution, Supervisor, UnreadableExecution
 from tests import hosts
 from tests.leaks import children, nothing_left
@@ -70,6 +71,31 @@ def test_a_directory_that_cannot_be_looked_into_hides_no_other(jobs: Jobs, spoil
     finally:
         spoilt.chmod(0o700)
         shutil.rmtree(spoilt)
+
+
+def test_two_roots_know_nothing_of_each_other(jobs: Jobs, tmp_path: Path) -> None:
+    one = jobs.sleeper()
+    with Supervisor(tmp_path / "another root") as supervisor:
+        other = supervisor.start(make_spec(Path(one.document["workspace"]), "true"))
+        assert supervisor.wait(other.execution_id, LONG_SECONDS).exit_code == 0
+    assert jobs.supervisor.get(one.execution_id).health is Health.RUNNING
+
+
+def test_a_keeper_that_is_stopped_is_running_with_an_old_heartbeat(jobs: Jobs) -> None:
+    execution = jobs.start("sleep", "600", heartbeat_seconds=0.05)
+    keeper = execution.document["supervisor_pid"]
+    until(lambda: len(proctree.children(keeper)) == 1)  # its starter has handed over to it
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        until(lambda: Path(f"/proc/{keeper}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T")
+        first = jobs.supervisor.request_stop(execution.execution_id)
+        with pytest.raises(TimeoutError):
+            jobs.supervisor.wait(execution.execution_id, 0.3)
+        found = jobs.supervisor.get(execution.execution_id)
+        assert (found.health, found.document["heartbeat"]) == (Health.RUNNING, first.document["heartbeat"])
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+    assert jobs.supervisor.wait(execution.execution_id, LONG_SECONDS).termination_reason is TerminalReason.STOPPED
 
 
 def zygotes() -> set[int]:
