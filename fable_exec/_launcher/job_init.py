@@ -19,7 +19,7 @@ from .ending import end_children, signal_everybody, stop_children, terminate_tre
 from .gate import fork_at_gate
 from .job_leader import Leader, fault, report
 from .linuxos import has_children, pidfd_open
-from .places import Usage, child_bell, wait_usage
+from .places import Usage, child_bell, ended_children
 from .proctree import Member, list_members, members_below, pids_below
 from .readiness import Readiness
 from .spawn import Streams
@@ -139,18 +139,12 @@ class _Init:
     def _take_zombies(self) -> tuple[int, Usage] | None:
         """Collect every zombie; the leader's status and usage, when it was among them."""
         ended = None
-        while True:
-            try:
-                pid, status, usage = wait_usage(-1, os.WNOHANG)
-            except ChildProcessError:
-                return ended
-            if pid == 0:
-                return ended
-            # A child that asked to be traced by its parent also reports its stops here (ptrace(2), PTRACE_TRACEME).
-            if pid == self._leader and not os.WIFSTOPPED(status):
+        for pid, status, usage in ended_children():
+            if pid == self._leader:
                 self._leader, ended = 0, (status, usage)
                 self._ready.unwatch(self._handle)
                 os.close(self._handle)
+        return ended
 
     def _tell_of_leader(self, status: int, usage: Usage) -> None:
         peak = usage[2] if self._watch is None else max(usage[2], self._watch.peak_bytes // 1024)

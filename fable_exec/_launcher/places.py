@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple, Protocol
 
@@ -86,6 +86,20 @@ def wait_usage(pid: int, options: int = 0) -> tuple[int, int, Usage]:
     """wait4(2) with the three figures that are reported."""
     found, status, usage = os.wait4(pid, options)
     return found, status, (usage.ru_utime, usage.ru_stime, usage.ru_maxrss)
+
+
+def ended_children() -> Iterator[tuple[int, int, Usage]]:
+    """Reap every child that has ended, without waiting: number, wait status and usage of each."""
+    while True:
+        try:
+            pid, status, usage = wait_usage(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        # A child that asked to be traced by its parent also reports its stops here (ptrace(2), PTRACE_TRACEME).
+        if not os.WIFSTOPPED(status):
+            yield pid, status, usage
 
 
 def reap_exited(pid: int) -> tuple[int, Usage] | None:
@@ -306,15 +320,8 @@ class Subreaper:
 
     def _reap(self) -> None:
         """Collect every zombie; the leader's status is kept for `reap_leader`."""
-        while True:
-            try:
-                pid, status, usage = wait_usage(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            # A child that asked to be traced by its parent also reports its stops here (ptrace(2), PTRACE_TRACEME).
-            if pid == self._leader and not os.WIFSTOPPED(status):
+        for pid, status, usage in ended_children():
+            if pid == self._leader:
                 self._leader_result = (status, usage)
 
 

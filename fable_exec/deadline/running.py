@@ -31,6 +31,7 @@ __all__ = ["run_here", "run_with_deadline", "tell"]
 _PATIENCE_SECONDS = 30.0
 """Beyond hard and grace: for the start, the killing, the proof and the delivery."""
 _WORDS_SECONDS = 0.5
+_END_SECONDS = 1.0
 
 
 def run_with_deadline(
@@ -154,22 +155,15 @@ def _checked_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _started(ours: ExitStack) -> tuple[Program, socket.socket]:
     """The process and our end of its socket; `ours` ends the one and closes the other."""
-    channel, its = wire.socket_pair()
-    ours.callback(channel.close)
-    with its:
-        try:
+    try:
+        channel, its = wire.socket_pair()
+        ours.callback(channel.close)
+        with its:
             program = Program(["-S", str(LAUNCHER_PROGRAM), "deadline"], its.fileno())
-        except OSError as error:
-            raise LaunchFailed.at("deadline", error.errno or 0, sys.executable or "no Python interpreter") from error
-    ours.callback(_discard, program)
+    except OSError as error:
+        raise LaunchFailed.at("deadline", error.errno or 0, sys.executable or "no Python interpreter") from error
+    ours.callback(program.end, _END_SECONDS)
     return program, channel
-
-
-def _discard(program: Program) -> None:
-    if not program.wait(1.0):
-        program.kill()
-        program.wait(1.0)
-    program.close()
 
 
 def _stream(given: int | None, number: int, ours: ExitStack) -> int:

@@ -72,7 +72,7 @@ def accepted(
     """The whole document of an execution that was just accepted.
 
     Args:
-        request: what it is defined by, as `keeper.requests` makes it: its members stand in the document as they are.
+        request: what it is defined by, as `supervisor.planning` makes it: its members stand in the document as they are.
         supervisor: the keeper.
     """
     return {

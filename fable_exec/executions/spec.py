@@ -15,6 +15,7 @@ import attrs
 
 from fable_exec.errors import InvalidRequest
 from fable_exec.executions.names import canonical_id
+from fable_exec.lifecycle import POLICY_FAILURE_CODES
 from fable_exec.policy import BrokerPolicy, is_environment_name
 
 __all__ = ["MAX_SPEC_BYTES", "ExecutionSpec", "VerdictName"]
@@ -105,7 +106,7 @@ class ExecutionSpec:
     log_bytes: int = 64 * _MIB
     heartbeat_seconds: float = 30.0
     verdict: VerdictName = "exit-code"
-    policy_failure_codes: frozenset[int] = attrs.field(default=frozenset({20}), converter=_codes)
+    policy_failure_codes: frozenset[int] = attrs.field(default=POLICY_FAILURE_CODES, converter=_codes)
     labels: Mapping[str, str] = attrs.field(factory=dict, converter=_table)
 
     def __attrs_post_init__(self) -> None:

@@ -11,7 +11,6 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from fable_exec._launcher import removal
 from fable_exec._launcher.readiness import Readiness
@@ -54,7 +53,7 @@ _LONGEST_TRACE = 4000
 
 
 class Course:
-    """See the module; what is public is for `acting`, `hearing` and `handing`.
+    """See the module; what is public is for `acting`, `hearing`, `handing`, `starting` and `keeper`.
 
     Args:
         init: the first attempt's, or why there is none.
@@ -116,7 +115,7 @@ class Course:
         """Until the end; or until nothing is to be done but to wait for a job of which all is known, after so many seconds."""
         self._guarded(lambda: self._keep(time.monotonic() + seconds))
 
-    def _guarded(self, act: Any) -> None:
+    def _guarded(self, act: Callable[[], None]) -> None:
         """A fault of ours ends this process, and with it the job; its last line tells of it."""
         try:
             act()

@@ -1,6 +1,6 @@
 """One job as its keeper holds it: the init that is its parent, the leader by a verified handle, its gate and its pipes.
 
-Everything here is a hold or an act; when to do what is `keeper`'s affair. Source of what an init does: _launcher/job_init.py.
+Everything here is a hold or an act; when to do what is for `acting` and `reconciling`. What an init does: _launcher/job_init.py.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from fable_exec._launcher import wire
 from fable_exec._launcher.ending import end_children
 from fable_exec._launcher.gate import answered, open_gate
 from fable_exec._launcher.linuxos import pidfd_send_signal
+from fable_exec._launcher.places import ended_children
 from fable_exec._launcher.spawn import SpawnFailed
 from fable_exec._sys import processes
 from fable_exec.keeper.leaf import Leaf
@@ -39,7 +40,7 @@ class NotMade(Exception):
 
 
 class Job:
-    """A leader that waits at its gate, its init, and our ends of their pipes.
+    """An init, the leader that it makes and that waits at its gate, and our ends of their pipes.
 
     Attributes:
         channel: messages of the init. init_handle: readable when the init has ended. answer: the gate's pipe, -1 once it is read.
@@ -186,13 +187,7 @@ class Job:
         return end_children(self._reap_orphans, seconds)
 
     def _reap_orphans(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
+        for pid, status, _ in ended_children():
             if self.leader is not None and pid == self.leader.pid:
                 self.orphan_status = status
             self._reaped = self._reaped or pid == self.init

@@ -85,23 +85,23 @@ class KeepRequest:
     defined: Mapping[str, Any]
     user: int
     group: int
-    spec_text: str | None = None
+    spec_text: str | None
+    policy_failure_codes: Sequence[int]
+    restarts: int
+    restart_delay_seconds: float
+    hard_timeout_seconds: float | None
+    idle_timeout_seconds: float | None
+    stop_grace_seconds: float
+    descendant_grace_seconds: float
+    max_output_bytes: int | None
+    log_bytes: int
+    heartbeat_seconds: float
     plan: Mapping[str, Any] | None = None
     applied: tuple[Applied, ...] = ()
     command: Mapping[str, Any] = attrs.field(factory=dict)
     later_files: LaterFiles | None = None
     launch_error: str | None = None
     launch_errno: int | None = None
-    policy_failure_codes: Sequence[int] = ()
-    restarts: int = 0
-    restart_delay_seconds: float = 1.0
-    hard_timeout_seconds: float | None = None
-    idle_timeout_seconds: float | None = None
-    stop_grace_seconds: float = 10.0
-    descendant_grace_seconds: float = 2.0
-    max_output_bytes: int | None = None
-    log_bytes: int = 0
-    heartbeat_seconds: float = 30.0
 
     @property
     def in_namespaces(self) -> bool:

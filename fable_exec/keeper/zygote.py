@@ -5,6 +5,7 @@ A keeper is its child only while both live: it does not end with the zygote, nor
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import select
@@ -20,6 +21,7 @@ from fable_exec._launcher.resource_limits import IGNORED_BY_PYTHON
 from fable_exec.keeper.keeper import keep
 from fable_exec.keeper.leaf import remove_forgotten
 from fable_exec.keeper.proving import prove
+from fable_exec.keeper.requests import Answer, Answered
 from fable_exec.keeper.wishes import ENDING_SIGNALS
 
 __all__ = ["serve"]
@@ -79,14 +81,22 @@ def _fork(message: dict[str, Any], reply: int) -> None:
     try:
         pid = kernel.clone(0)  # no hooks of modules: there are no threads, and what they touch would be a copy in each keeper
     except OSError as error:
-        with wire.adopt(reply) as channel:
-            wire.send(channel, {"answer": "failed", "reason": "fork", "text": str(error), "errno": error.errno or 0})
+        with wire.adopt(reply) as channel, contextlib.suppress(wire.PeerGone):
+            wire.send(channel, _not_forked(message, error))
     else:
         if pid == 0:
             _serve_one(message, reply)
         os.close(reply)
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
+
+
+def _not_forked(message: dict[str, Any], error: OSError) -> dict[str, Any]:
+    """The answer to a request that nobody can be had for, as its asker expects it."""
+    number = error.errno or 0
+    if "prove" in message:
+        return {"failed": "fork", "errno": number, "what": ""}
+    return Answered(answer=Answer.FAILED, reason="fork", text=str(error), errno=number).to_wire()
 
 
 def _serve_one(message: dict[str, Any], reply: int) -> NoReturn:

@@ -38,7 +38,7 @@ def health(state: State, keeper: Liveness, job: Liveness) -> Health:
 
     Args:
         state: what its record says, the same before and after the other two were looked at.
-        keeper: ALIVE while somebody holds the lock of the start or the lock of the keeper's life.
+        keeper: ALIVE while somebody holds the lock of the keeper's life.
         job: the recorded leader; in the state `accepted` no job exists and it is not looked at.
     """
     if state is State.EXITED:

@@ -62,6 +62,13 @@ class Program:
         with contextlib.suppress(ProcessLookupError):
             pidfd_send_signal(self._handle, signal.SIGKILL)
 
+    def end(self, seconds: float) -> None:
+        """Wait so long for its end, which somebody else has seen to; kill it where that does not come; let go of it."""
+        if not self.wait(seconds):
+            self.kill()
+            self.wait(seconds)
+        self.close()
+
     def close(self) -> None:
         """Let go of the descriptor. Idempotent."""
         if self._handle >= 0:

@@ -42,6 +42,10 @@ class WorkspaceIdentity:
         found = os.fstat(descriptor)
         return cls(path=path, device=found.st_dev, inode=found.st_ino, user=found.st_uid, group=found.st_gid)
 
+    def to_wire(self) -> dict[str, object]:
+        """As the launcher takes it."""
+        return {"path": self.path, "device": self.device, "inode": self.inode}
+
     def command_owner(self) -> tuple[int, int]:
         """The ids that commands get: our own; started as root, those of the workspace's owner."""
         if os.geteuid() == 0:
@@ -128,10 +132,7 @@ class Zygote:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # a forked copy of this process may hold it open
         self._socket.close()
-        if not self._process.wait(_CLOSE_SECONDS):
-            self._process.kill()
-            self._process.wait(_CLOSE_SECONDS)
-        self._process.close()
+        self._process.end(_CLOSE_SECONDS)
         self._remove_private()
 
     def abandon(self) -> None:
@@ -173,12 +174,7 @@ class Zygote:
 
     def _plan_on_wire(self, plan: Plan) -> dict[str, Any]:
         user, group = self._workspace.command_owner()
-        return {
-            **plan.to_wire(self.private),
-            "user": user,
-            "group": group,
-            "workspace": {"path": self._workspace.path, "device": self._workspace.device, "inode": self._workspace.inode},
-        }
+        return {**plan.to_wire(self.private), "user": user, "group": group, "workspace": self._workspace.to_wire()}
 
 
 def _temporary_directory() -> str:

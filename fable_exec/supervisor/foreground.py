@@ -82,7 +82,8 @@ def wished_by_signal() -> Iterator[Wish]:
     woken_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     try:
         for number in _SIGNALS:
-            before[number] = signal.signal(number, wish.make)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup(1): what was ignored stays so
+                before[number] = signal.signal(number, wish.make)
         yield wish
     finally:
         for taken, handler in before.items():

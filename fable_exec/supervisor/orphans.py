@@ -163,11 +163,11 @@ class _Search:
 
 
 def _is_older(one: ProcessIdentity, other: ProcessIdentity) -> bool:
-    """Whether it was born before the other: then it is no descendant, and its environment is none of our business."""
+    """Whether it is not known to be born in the other's clock tick or later: then its environment is none of our business."""
     if one.birth is None or other.birth is None or one.time_namespace != other.time_namespace:
-        return False
+        return True
     are_ticks = one.birth.kind is TokenKind.PROC and other.birth.kind is TokenKind.PROC
-    return are_ticks and int(one.birth.moment) < int(other.birth.moment)
+    return not are_ticks or int(one.birth.moment) < int(other.birth.moment)
 
 
 def _shows_our_numbers() -> bool:

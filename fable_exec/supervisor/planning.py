@@ -62,7 +62,7 @@ def request_to_keep(
         "execution_id": execution_id,
         "fingerprint": defined["request_fingerprint"],
         "runtime": str(runtime),
-        "workspace": {"path": identity.path, "device": identity.device, "inode": identity.inode},
+        "workspace": identity.to_wire(),
         "defined": defined,
         "spec_text": spec.spec_text,
         "user": user,
@@ -164,8 +164,7 @@ def _means(
 
 def _on_wire(plan: Plan, runtime: Path, identity: WorkspaceIdentity) -> dict[str, Any]:
     user, group = identity.command_owner()
-    workspace = {"path": identity.path, "device": identity.device, "inode": identity.inode}
-    return {**plan.to_wire(str(runtime)), "user": user, "group": group, "workspace": workspace}
+    return {**plan.to_wire(str(runtime)), "user": user, "group": group, "workspace": identity.to_wire()}
 
 
 def _later_files(policy: BrokerPolicy) -> LaterFiles | None:

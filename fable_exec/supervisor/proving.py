@@ -20,8 +20,6 @@ __all__ = ["Proofs", "SendCanary"]
 SendCanary = Callable[[Path, Mapping[str, Any]], bytes]
 """What the canary with that bait wrote, under the plan whose private directory is that path."""
 
-_NOTHING_ASKED = CanaryReport(())
-
 
 class Proofs:
     """The reports of one supervisor, by what their plans depend on. Safe among threads."""

@@ -57,7 +57,7 @@ class Waiting:
 
 
 class KeeperZygote:
-    """One running zygote. Keepers do not end with it.
+    """One running zygote. Keepers do not end with it. Its verbs raise LaunchFailed where this process lacks descriptors.
 
     Args:
         user, group: whom jobs run as, for the question what this host can do for them.
@@ -70,7 +70,7 @@ class KeeperZygote:
         self._owner = os.getpid()
         self._sending = ProcessLock()
         self._is_closed = False
-        self._socket, theirs = wire.socket_pair()
+        self._socket, theirs = _socket_pair()
         try:
             self._program = Program(["-S", str(_PROGRAM), _OWN_LIBRARY, *_LIBRARIES], theirs.fileno())
         except OSError as error:
@@ -116,7 +116,7 @@ class KeeperZygote:
 
     def _send(self, message: Mapping[str, Any]) -> socket.socket:
         """The socket on which the answer comes, the caller's."""
-        ours, theirs = wire.socket_pair()
+        ours, theirs = _socket_pair()
         try:
             with theirs, self._sending:
                 if self._is_closed:
@@ -144,13 +144,17 @@ class KeeperZygote:
             self._socket.close()
         if is_closed:
             return
-        if not self._program.wait(_CLOSE_SECONDS):
-            self._program.kill()
-            self._program.wait(_CLOSE_SECONDS)
-        self._program.close()
+        self._program.end(_CLOSE_SECONDS)
 
     def abandon(self) -> None:
         """In a forked child: forget the parent's zygote without touching it."""
         self._is_closed = True
         self._socket.close()
         self._program.close()
+
+
+def _socket_pair() -> tuple[socket.socket, socket.socket]:
+    try:
+        return wire.socket_pair()
+    except OSError as error:
+        raise LaunchFailed.at("descriptors", error.errno or 0, _WHO) from error

@@ -20,7 +20,6 @@ from fable_exec.errors import StateUnreadable
 __all__ = ["GITLINK", "IndexLine", "listing_sha256", "read_index"]
 
 GITLINK = 0o160000
-_SPARSE_DIRECTORY = 0o040000
 _ASSUME_VALID, _EXTENDED, _SKIP_WORKTREE, _INTENT_TO_ADD = 0x8000, 0x4000, 0x4000, 0x2000
 _NAME_LENGTH = 0x0FFF
 _WORD_BITS = 64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -104,8 +105,11 @@ def test_not_even_when_both_streams_and_a_stranger_share_the_pipe() -> None:
         assert process.wait(20) == 124
     finally:
         process.kill()
+        os.set_blocking(reading, False)  # it may have written its last just now
         while stranger.is_alive():
-            os.read(reading, 1 << 16)
+            with contextlib.suppress(BlockingIOError):
+                os.read(reading, 1 << 16)
+            stranger.join(0.01)
         os.close(writing)
         os.close(reading)
 

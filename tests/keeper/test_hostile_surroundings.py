@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -12,7 +13,9 @@ from typing import Any
 import attrs
 import pytest
 
+from fable_exec._launcher import kernel, wire
 from fable_exec.executions import ExecutionDirectory
+from fable_exec.keeper import zygote
 from fable_exec.policy import PROTECTIONS, Confinement, Protections
 from fable_exec.supervisor import ExecutionSpec
 from tests.keeper.scenes import Scene, ending, log
@@ -131,3 +134,28 @@ def test_the_record_says_that_members_had_to_be_killed(scene: Scene) -> None:
     assert ending(execution)[0] == "descendants_terminated"
     assert execution.document["kill_sent"] is execution.document["descendants"]["kill_sent"] is True
     assert [len(each) for each in execution.document["descendants"]["detected_processes"]] == [2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("keep", {"answer": "failed", "reason": "fork", "errno": errno.EAGAIN, "text": "[Errno 11] no room"}),
+        ("prove", {"failed": "fork", "errno": errno.EAGAIN, "what": ""}),
+    ],
+)
+def test_a_zygote_that_cannot_fork_tells_each_asker_in_its_words(
+    monkeypatch: pytest.MonkeyPatch, kind: str, told: dict[str, Any]
+) -> None:
+    """And outlives one that has gone."""
+
+    def no_room(flags: int) -> int:
+        raise OSError(errno.EAGAIN, "no room")
+
+    monkeypatch.setattr(kernel, "clone", no_room)
+    ours, theirs = wire.socket_pair()
+    with ours:
+        zygote._fork({kind: {}}, theirs.detach())
+        assert wire.receive(ours)[0] == told
+    gone, theirs = wire.socket_pair()
+    gone.close()
+    zygote._fork({kind: {}}, theirs.detach())

@@ -360,8 +360,9 @@ def unbound(directory: str, rung: str) -> dict[str, Any]:
         until(lambda: Evidence.of(workspace).says(name, "daemon"))
         leader, keeper = job.document["runner_pid"], job.document["supervisor_pid"]
         init = int(Path(f"/proc/{leader}/stat").read_text().rpartition(")")[2].split()[1])
-        for pid in (init, keeper):
-            os.kill(pid, signal.SIGKILL)
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # neither may have its say when the other is dead
+            for pid in (init, keeper):
+                os.kill(pid, number)
         until(lambda: not any(map(runs, (leader, keeper, init))))
         time.sleep(_LAST_WORD_SECONDS)
         lived = Evidence.is_alive(workspace, name)

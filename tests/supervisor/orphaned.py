@@ -15,8 +15,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from fable_exec.keeper import inits
+from fable_exec.lifecycle import Liveness
 from fable_exec.policy import BrokerPolicy, Confinement
 from fable_exec.supervisor import ExecutionSpec, Supervisor, zygote
+from fable_exec.supervisor.execution import liveness_of_runner
 from tests.supervisor.jobs import until
 
 FORMS = {
@@ -57,6 +59,7 @@ def main(directory: Path, form: str) -> None:
         kill_what_holds(execution.document["supervisor_pid"], execution.document["runner_pid"])
         if form.endswith(ALONE):
             os.kill(execution.document["runner_pid"], signal.SIGKILL)
+            until(lambda: liveness_of_runner(execution.document) is Liveness.DEAD)
         supervisor.wait(execution.execution_id, 20)
         found = supervisor.get(execution.execution_id)
         before = sleepers()

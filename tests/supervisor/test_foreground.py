@@ -149,6 +149,18 @@ def test_handlers_are_there_before_the_execution_is(run: Any, jobs: Jobs) -> Non
         assert one.process.wait(LONG_SECONDS) in (143, 127)
 
 
+def test_a_hangup_that_was_ignored_ends_nothing(run: Any) -> None:
+    """As under nohup(1)."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        one = run("bash", "-c", "sleep 0.3; exit 6")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    one.signals_are_ours()
+    one.process.send_signal(signal.SIGHUP)
+    assert one.process.wait(LONG_SECONDS) == 6
+
+
 def test_output_that_nobody_reads_holds_up_neither_the_job_nor_a_stop(run: Any) -> None:
     one = run("bash", "-c", "head -c 1000000 /dev/zero; exec sleep 600")
     until(lambda: one.looked() and one.running().runner_log.stat().st_size == 1000000)

@@ -26,7 +26,7 @@ _PROOFS = {
     "scan": "no: a look at /proc is no proof",
     "none": "no",
 }
-_RUNGS = {"pidns": "a PID namespace", "cgroup": "a cgroup", "subreaper": "a subreaper", "group": "its process group"}
+_RUNGS = {"pidns": "a PID namespace", "cgroup": "a cgroup", "subreaper": "a subreaper"}
 _NAMED = 5
 
 
