@@ -19,21 +19,26 @@ _STUBBORN_PAUSE_SECONDS = 0.002
 _LONGER_SECONDS, _LONGEST_PAUSE_SECONDS = 0.0005, 0.01
 
 
-def end_children(reap: Callable[[], object], seconds: float) -> bool:
+def end_children(reap: Callable[[], object], seconds: float, spared: frozenset[int] = frozenset()) -> bool:
     """Kill every child, and whatever comes to us as its subreaper, until wait(2) answers "no child"; whether it did in that time.
 
     Args:
         reap: collects every zombie; called again and again.
+        spared: children that are none of those. Where there are any, the list of our children answers instead of wait(2).
     """
     give_up_at = time.monotonic() + seconds
     pause = 0.0
-    while has_children() and time.monotonic() < give_up_at:
-        kill_children() if pause < _STUBBORN_PAUSE_SECONDS else freeze_and_kill()
+    while _are_left(spared) and time.monotonic() < give_up_at:
+        kill_children(spared) if pause < _STUBBORN_PAUSE_SECONDS else freeze_and_kill(spared)
         reap()
         # Killed children need a moment to die; waiting longer each time keeps a stuck one from burning the processor.
         select.select([], [], [], pause)
         pause = min(_LONGEST_PAUSE_SECONDS, pause + _LONGER_SECONDS)
-    return not has_children()
+    return not _are_left(spared)
+
+
+def _are_left(spared: frozenset[int]) -> bool:
+    return bool(set(children(os.getpid())) - spared) if spared else has_children()
 
 
 def signal_everybody(number: int) -> bool:
@@ -48,7 +53,7 @@ def signal_everybody(number: int) -> bool:
     return True
 
 
-def kill_children(spared: frozenset[int] = frozenset()) -> None:
+def kill_children(spared: frozenset[int]) -> None:
     """SIGKILL every child, and every process group that a child belongs to.
 
     A child is not reaped while this runs, so neither its number nor its group's can belong to a stranger. The group matters for a
@@ -80,7 +85,7 @@ def terminate_tree() -> None:
         _signal_tree(number, frozenset())
 
 
-def freeze_and_kill(spared: frozenset[int] = frozenset()) -> None:
+def freeze_and_kill(spared: frozenset[int]) -> None:
     """Stop the whole tree, so that nobody in it can fork, and then kill all of it: for a bomb that outruns `kill_children`."""
     give_up_at = time.monotonic() + _FREEZE_SECONDS
     while _signal_tree(signal.SIGSTOP, spared) and time.monotonic() < give_up_at:

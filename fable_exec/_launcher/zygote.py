@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from . import kernel, removal, steps, wire
 from .confine_steps import take_listener
-from .ending import freeze_and_kill, kill_children
+from .ending import end_children
 from .launcher import Launcher
 from .linuxos import is_stopped, pidfd_open
 from .pools import PlacePool, WorkerPool, pool_for
@@ -32,7 +32,6 @@ _CLOSE_SECONDS = 0.5
 _ORPHAN_SECONDS = 2.0
 _LAST_ORPHAN_SECONDS = 30.0
 """Nobody waits any more then, and nobody comes after."""
-_ORPHAN_PAUSE_SECONDS = 0.001
 _LOOK_AFTER_WORKERS_MILLISECONDS = 100
 
 
@@ -212,13 +211,8 @@ class Zygote:
 
     def _end_orphans(self, seconds: float) -> None:
         """What a dead worker left behind is ours now, as its nearest subreaper: end it."""
-        give_up_at = time.monotonic() + seconds
         spared = frozenset(self._processes.values())
-        while set(children(os.getpid())) - spared and time.monotonic() < give_up_at:
-            kill_children(spared)
-            freeze_and_kill(spared)
-            _reap_children(spared)
-            time.sleep(_ORPHAN_PAUSE_SECONDS)
+        end_children(lambda: _reap_children(spared), seconds, spared)
 
     def _end_everything(self) -> None:
         os.close(self._alive_write)
