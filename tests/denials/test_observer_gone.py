@@ -12,7 +12,7 @@ import pytest
 from fable_exec import Confinement, ExecutionBroker, LaunchFailed
 from fable_exec.outcome import EndedBy
 from tests.confinement.places import confined, in_modes, run
-from tests.denials.told import PROGRAMS
+from tests.denials.told import PROGRAMS, await_word
 from tests.hosts import alive_with, unique_sleep
 
 pytestmark = pytest.mark.requires_ability("linux")
@@ -79,7 +79,7 @@ def test_a_killed_observer_takes_its_commands_with_it(mode: str, workspace: Path
     with confined(workspace, mode, unlocked=True, allowed_executables=PROGRAMS) as broker:
         run(broker, "true")
         started = broker.start_command(("sh", "-c", "echo started; sleep 0.3; while echo x > file; do :; done; echo $? > failed"))
-        next(started.events())
+        await_word(started, b"started")
         killed = observers_of(broker, mode)
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
@@ -99,7 +99,7 @@ def test_nothing_outlives_a_killed_observer(mode: str, observe: str, workspace: 
     text = f"setsid sleep {seconds} & sleep {seconds} & echo started; wait"
     with confined(workspace, mode, confinement=Confinement(observe=observe), allowed_executables=PROGRAMS) as broker:  # type: ignore[arg-type]  # a text from the table
         started = broker.start_command(("sh", "-c", text))
-        next(started.events())
+        await_word(started, b"started")
         for pid in observers_of(broker, mode):
             os.kill(pid, signal.SIGKILL)
         result = started.wait()

@@ -16,7 +16,7 @@ from fable_exec import CommandResult, ExecutionBroker
 from fable_exec._launcher.observed_budget import Budget, OverBudget
 from tests.confinement.places import confined, in_modes, run
 from tests.denials.test_observer_gone import observers_of
-from tests.denials.told import PROGRAMS, told
+from tests.denials.told import PROGRAMS, await_word, told
 
 pytestmark = [pytest.mark.requires_ability("linux"), pytest.mark.alone]  # each measures how long others wait
 
@@ -36,7 +36,7 @@ def beside(broker: ExecutionBroker, text: str) -> Beside:
     """Run the attack, which prints a line when it begins, and meanwhile one innocent command after another."""
     run(broker, "true")
     started = broker.start_command(("python3", "-c", text), timeout_seconds=60)
-    next(started.events())
+    await_word(started, b"begins")
     longest, ended = 0.0, threading.Event()
     results: list[CommandResult | None] = []
     waiting = threading.Thread(target=lambda: (results.append(started.wait()), ended.set()))
@@ -168,14 +168,17 @@ def test_what_a_launcher_asked_too_early_leaves_the_next_command_its_denials(mod
 
     with confined(workspace, mode, allowed_executables=PROGRAMS) as broker:
         run(broker, "true")
-        before = [broker.start_command(("sh", "-c", f"cd /usr; echo > early{at}; echo refused; exec sleep 1")) for at in range(6)]
+        # `read` opens nothing: a call that waited for a stopped observer would wait for ever
+        early = [("sh", "-c", f"cd /usr; echo > early{at}; echo refused; read line") for at in range(6)]
+        before = [broker.start_command(argv, keep_stdin_open=True) for argv in early]
         for started in before:
-            next(started.events())
+            await_word(started, b"refused")
         stopped = observers_of(broker, mode)
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
         try:
             for started in before:
+                started.close_stdin()
                 result = started.wait()
                 assert result is not None and (result.denials, result.denials_omitted) == ((), 1)
             threading.Timer(1.0, lambda: [os.kill(pid, signal.SIGCONT) for pid in stopped]).start()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from fable_exec import CommandResult, ExecutionBroker
+from fable_exec.broker import StartedCommand
+from fable_exec.protocol import Output
 from tests.confinement.places import available
 
 PROGRAMS = available("bash", "cat", "git", "python3", "sh", "true", "sleep")
@@ -20,3 +22,13 @@ def told(result: CommandResult) -> Told:
 def python(broker: ExecutionBroker, text: str, *arguments: object, **more: object) -> CommandResult:
     """What comes of a program in Python."""
     return broker.execute_command(("python3", "-c", text, *map(str, arguments)), **more)  # type: ignore[arg-type]  # arguments of a call, passed on as given
+
+
+def await_word(started: StartedCommand, word: bytes) -> None:
+    """Until the command has written `word`: that it was started says only that it will run."""
+    written = b""
+    for event in started.events():
+        written += event.data if isinstance(event, Output) else b""
+        if word in written:
+            return
+    raise AssertionError(f"{word!r} was never written, but {written!r}")

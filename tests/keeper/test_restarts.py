@@ -272,8 +272,7 @@ def test_a_keeper_that_dies_in_the_pause_has_lost_it_and_nothing_runs_again(scen
     execution = pausing(scene, scene.supervisor.start(spec))
     keeper = keeper_of(execution)
     os.kill(keeper, signal.SIGKILL)
-    until(lambda: not runs(keeper))
-    assert scene.look(execution).health is Health.LOST
+    until(lambda: scene.look(execution).health is Health.LOST)  # a starter that is on its way out holds the lock, too
     if again == "recover":
         scene.supervisor.recover()
     else:
