@@ -6,7 +6,6 @@ know 0, 1 and 2.
 
 from __future__ import annotations
 
-import errno
 from enum import IntEnum
 
 from fable_exec.errors import (
@@ -67,8 +66,6 @@ _ENDED_BY_US = {
     EndedBy.MEMORY_LIMITED: Exit.LIMITED,
     EndedBy.PIDS_LIMITED: Exit.LIMITED,
 }
-_NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR)
-_HOST_IS_SHORT = (0, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 def of_signal(number: int) -> int:
@@ -97,7 +94,9 @@ def of_run_failure(error: Exception) -> int:
     if isinstance(error, InvalidRequest):
         return Exit.USAGE
     if isinstance(error, LaunchFailed) and error.stage == "exec":
-        return _of_exec_failure(error.errno or 0)
+        from fable_exec.lifecycle import status_of_failed_exec  # for those alone: every other `run` does without that room
+
+        return status_of_failed_exec(error.errno or 0)
     return Exit.OWN_FAILURE
 
 
@@ -115,9 +114,3 @@ def of_supervise_failure(error: Exception) -> int:
     if isinstance(error, IdentityLost | SignalRefused | StateUnreadable):
         return SuperviseExit.UNVERIFIED
     return of_failure(error)
-
-
-def _of_exec_failure(number: int) -> int:
-    if number in _NO_SUCH_FILE:
-        return Exit.NOT_FOUND
-    return Exit.OWN_FAILURE if number in _HOST_IS_SHORT else Exit.DENIED

@@ -38,6 +38,7 @@ from fable_exec.lifecycle.reasons import (
     asks_for_verdict,
     exit_status,
     is_restarted,
+    status_of_failed_exec,
     terminal_reason,
 )
 from fable_exec.lifecycle.states import Phase, State
@@ -83,6 +84,7 @@ __all__ = [
     "health_by_looking",
     "is_restarted",
     "judged",
+    "status_of_failed_exec",
     "step",
     "terminal_reason",
 ]

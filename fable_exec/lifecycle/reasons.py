@@ -21,6 +21,7 @@ __all__ = [
     "asks_for_verdict",
     "exit_status",
     "is_restarted",
+    "status_of_failed_exec",
     "terminal_reason",
 ]
 
@@ -163,14 +164,15 @@ def exit_status(facts: Facts) -> int:
     reason than a missing file: 126, or 125 where the host was short of something; 125 also where nobody was told.
     """
     if facts.launch_error is not None:
-        return _status_of_launch_failure(facts.exec_errno)
+        return _NOT_STARTED if facts.exec_errno is None else status_of_failed_exec(facts.exec_errno)
     if facts.signal is not None:
         return min(_SIGNAL_BASE + facts.signal, _HIGHEST)
     return _FAILED if facts.exit_code is None else min(facts.exit_code, _HIGHEST)
 
 
-def _status_of_launch_failure(exec_errno: int | None) -> int:
-    if exec_errno is None or exec_errno in _NO_SUCH_FILE:
+def status_of_failed_exec(exec_errno: int) -> int:
+    """What env(1) exits with for a program that exec(2) answers so about; 125 where the host was short of something."""
+    if exec_errno in _NO_SUCH_FILE:
         return _NOT_STARTED
     return _FAILED if exec_errno in _HOST_IS_SHORT else _NOT_EXECUTABLE
 
