@@ -8,7 +8,9 @@ The rules, first that applies wins:
 - where it does not (confinement is off, or the host cannot), or the policy says `locked_commands = "deny"`, no interpreter or
   shell runs, and of the others only commands whose arguments show that they read and run nothing else;
 - an unlock for some paths unlocks write actions below them; for commands it counts as locked: no path binds a command;
-- without a token digest in the policy nothing can have unlocked writes, whatever the caller says.
+- without a token digest in the policy nothing can have unlocked writes, whatever the caller says;
+- what runs may only be fed where it could be started now, and not while it can write and could no more;
+- every command has a deadline, within the policy's limits.
 
 It resolves no path and looks up no file, and arguments are judged elsewhere: the caller states those facts.
 """
@@ -21,8 +23,8 @@ from typing import Literal
 
 import attrs
 
-from fable_exec.errors import ArgumentDenied, Denied, ExecutableDenied, WritesLocked
-from fable_exec.policy import BrokerPolicy
+from fable_exec.errors import ArgumentDenied, Denied, ExecutableDenied, InvalidRequest, WritesLocked
+from fable_exec.policy import BrokerPolicy, Limits
 
 __all__ = [
     "INTERPRETERS",
@@ -34,7 +36,9 @@ __all__ = [
     "UnlockScope",
     "WriteFacts",
     "asks_for_arguments",
+    "deadlines_of",
     "decide",
+    "decide_input",
     "is_interpreter",
     "words_for_a_shell",
 ]
@@ -144,6 +148,9 @@ _WRITE = Decision(True, Rule.WRITE, "allowed", "")
 _COMMAND = Decision(True, Rule.COMMAND, "allowed", "")
 _COMMAND_READ_ONLY = Decision(True, Rule.COMMAND, "allowed", "", read_only=True)
 _WRITE_LOCKED = Decision(False, Rule.WRITE_LOCK, "writes-locked", "workspace writes are locked")
+_CAN_STILL_WRITE = Decision(
+    False, Rule.WRITE_LOCK, "writes-locked", "workspace writes are locked, and this command was started while it could write"
+)
 _OUT_OF_SCOPE = Decision(
     False, Rule.WRITE_SCOPE, "writes-locked", "workspace writes are locked here: they are unlocked for other paths only"
 )
@@ -170,6 +177,27 @@ def decide(
     if isinstance(facts, CommandFacts):
         return _decide_command(policy, unlocked and _whole(facts.unlock_scope), kernel_readonly, facts)
     return _OBSERVE
+
+
+def decide_input(start_now: Decision, started_read_only: bool) -> Decision:
+    """Whether a command that runs may be fed, from the decision on starting it now: what may not be started now may not be told
+    what to do either, and what can still write may not be while it could not now."""
+    if start_now.allowed and start_now.read_only and not started_read_only:
+        return _CAN_STILL_WRITE
+    return start_now
+
+
+def deadlines_of(limits: Limits, timeout_seconds: float | None, idle_timeout_seconds: float | None) -> tuple[float, float | None]:
+    """How long a command may run in all, and without output (None: as long as it may run), from what its request asks for.
+
+    Raises:
+        InvalidRequest: more than the limits allow.
+    """
+    for name, seconds in (("timeout_seconds", timeout_seconds), ("idle_timeout_seconds", idle_timeout_seconds)):
+        if seconds is not None and seconds > limits.max_timeout_seconds:
+            raise InvalidRequest(f"{name} must be at most {limits.max_timeout_seconds:g} under this policy")
+    idle = limits.idle_timeout_seconds if idle_timeout_seconds is None else idle_timeout_seconds
+    return timeout_seconds or limits.timeout_seconds, idle
 
 
 def asks_for_arguments(policy: BrokerPolicy, unlocked: bool, kernel_readonly: bool) -> bool:

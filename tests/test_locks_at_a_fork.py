@@ -37,7 +37,7 @@ EVERY_LOCK = {
     "broker/core.py _closing": OWN,
     "broker/later.py _lock": OWN,
     "broker/started.py _lock": REFUSED,
-    "broker/write_lock.py _mutex": OWN,
+    "writelock.py _mutex": OWN,
     "client/asynchronous.py _commanding": REFUSED,
     "client/asynchronous.py _starting": OWN,
     "client/blocking.py _commanding": REFUSED,

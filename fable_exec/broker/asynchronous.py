@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
 from types import TracebackType
 
-from fable_exec.broker import write_lock
+from fable_exec import writelock
 from fable_exec.broker.commands import Prepared, input_closed
 from fable_exec.broker.core import ExecutionBroker
 from fable_exec.broker.dropped import Started as StartedWork
@@ -50,7 +50,7 @@ class AsyncExecutionBroker(AsyncCalls):
     `blocking` is the broker behind it, which threads of the same program may use at the same time.
     """
 
-    def __init__(self, policy: BrokerPolicy, *, clock: Callable[[], float] = write_lock.now) -> None:
+    def __init__(self, policy: BrokerPolicy, *, clock: Callable[[], float] = writelock.now) -> None:
         self.policy = policy
         self.blocking = ExecutionBroker(policy, clock=clock)
         self._commands, self._confined, self._holdings = self.blocking.command_parts

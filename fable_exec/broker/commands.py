@@ -18,8 +18,8 @@ from fable_exec.broker.environment import command_environment, reading_environme
 from fable_exec.broker.gate import Gate
 from fable_exec.broker.paths import DoorPaths
 from fable_exec.broker.recording import Operation
-from fable_exec.decision import ArgumentFacts, Decision
-from fable_exec.errors import Conflict, ExecutableDenied, FableExecError, InvalidRequest, LaunchFailed, WritesLocked
+from fable_exec.decision import ArgumentFacts, Decision, deadlines_of, decide_input
+from fable_exec.errors import Conflict, ExecutableDenied, FableExecError, InvalidRequest, LaunchFailed
 from fable_exec.executables import AllowedExecutables, Executable, is_unchanged
 from fable_exec.outcome import Outcome
 from fable_exec.pathguard import WorkspacePath
@@ -110,7 +110,7 @@ class CommandWork:
             PathNotFound: the workspace is gone or was moved.
             InvalidRequest: a deadline is beyond the policy's limits.
         """
-        timeout, idle = self._deadlines(request)
+        timeout, idle = deadlines_of(self._policy.limits, request.timeout_seconds, request.idle_timeout_seconds)
         self._paths.require_workspace()
         cwd = self.directory(request.cwd)
         decided = self.decide(request.command, cwd)
@@ -141,11 +141,10 @@ class CommandWork:
         Raises:
             WritesLocked: writes were locked after it was started, and it is one that may not run then, or can still write.
         """
-        decision = self.decide(prepared.requested, WorkspacePath(components=prepared.command.cwd)).decision
+        start_now = self.decide(prepared.requested, WorkspacePath(components=prepared.command.cwd)).decision
+        decision = decide_input(start_now, prepared.read_only)
         if not decision.allowed:
             raise decision.refusal()
-        if decision.read_only and not prepared.read_only:
-            raise WritesLocked("workspace writes are locked, and this command was started while it could write")
 
     def report(self, prepared: Prepared, outcome: Outcome) -> CommandResult:
         """The result of a command that ran."""
@@ -178,15 +177,6 @@ class CommandWork:
         if failure.stage == "executable":
             return ExecutableDenied(f"executable {executable.name!r} is no longer the file that was allow-listed")
         return failure
-
-    def _deadlines(self, request: ExecuteCommand | StartCommand) -> tuple[float, float | None]:
-        limits = self._policy.limits
-        for name in ("timeout_seconds", "idle_timeout_seconds"):
-            seconds = getattr(request, name)
-            if seconds is not None and seconds > limits.max_timeout_seconds:
-                raise InvalidRequest(f"{name} must be at most {limits.max_timeout_seconds:g} under this policy")
-        idle = request.idle_timeout_seconds
-        return request.timeout_seconds or limits.timeout_seconds, limits.idle_timeout_seconds if idle is None else idle
 
 
 def input_closed(*, kept_open: bool, ended: bool = False) -> Conflict:

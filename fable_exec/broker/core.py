@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from fable_exec._sys.forks import ProcessLock
-from fable_exec.broker import write_lock
+from fable_exec import writelock
 from fable_exec.broker.absent import absent_here
 from fable_exec.broker.arguments import ArgumentJudge
 from fable_exec.broker.background import BackgroundCommands
@@ -31,7 +31,7 @@ from fable_exec.broker.later import LaterDoor
 from fable_exec.broker.paths import DoorPaths
 from fable_exec.broker.recording import Operation, Recorder, told_of
 from fable_exec.broker.started import StartedCommand
-from fable_exec.broker.write_lock import WriteLock
+from fable_exec.writelock import WriteLock
 from fable_exec.calls import BlockingCalls, OnEvent
 from fable_exec.calls.listening import check_blocking_listener, tell
 from fable_exec.decision import INTERPRETERS, UnlockScope
@@ -89,7 +89,7 @@ class ExecutionBroker(BlockingCalls):
     """
 
     def __init__(
-        self, policy: BrokerPolicy, *, clock: Callable[[], float] = write_lock.now, launchers: Launchers | None = None
+        self, policy: BrokerPolicy, *, clock: Callable[[], float] = writelock.now, launchers: Launchers | None = None
     ) -> None:
         if not isinstance(policy, BrokerPolicy):
             raise TypeError(f"policy must be a BrokerPolicy, not {type(policy).__name__}")
