@@ -16,7 +16,7 @@ from fable_exec.executions.documents import accepted
 from fable_exec.executions.holding import give_back, take
 from fable_exec.executions.names import SPEC_NAME, workspace_lock_path
 from fable_exec.keeper.requests import Answer, Answered, KeepRequest
-from fable_exec.keeper.surroundings import make_runtime
+from fable_exec.keeper.surroundings import is_apart, make_runtime
 from fable_exec.lifecycle import State
 from fable_exec.procident import ProcessHandle, ProcessIdentity, identify
 from fable_exec.statefile import HeldState, TerminalRecord
@@ -117,7 +117,7 @@ def _make_own_runtime(directory: ExecutionDirectory, request: KeepRequest) -> No
     try:
         make_runtime(runtime, request.user, request.group)
     except FileExistsError:
-        if runtime.parent != directory.path:
+        if is_apart(runtime, directory.path):
             raise
         removal.remove_tree(request.runtime)  # of a start that was not accepted
         make_runtime(runtime, request.user, request.group)

@@ -11,8 +11,8 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
-from fable_exec._launcher import removal
 from fable_exec._launcher.readiness import Readiness
 from fable_exec.executions import bell, now
 from fable_exec.keeper import acting, hearing
@@ -25,6 +25,7 @@ from fable_exec.keeper.reconciling import Reconciliation
 from fable_exec.keeper.recording import Recorder
 from fable_exec.keeper.replying import Reply
 from fable_exec.keeper.requests import Answer, Answered, KeepRequest
+from fable_exec.keeper.surroundings import remove_apart
 from fable_exec.keeper.sweeping import Sweeper, Swept
 from fable_exec.keeper.timers import Timers
 from fable_exec.keeper.waiting import Stamp
@@ -137,8 +138,7 @@ class Course:
             self.ready.round(self.timers.milliseconds())
             self.timers.run()
             self._look_for_stop()
-        if os.path.dirname(self.request.runtime) != str(self.claim.directory.path):
-            removal.remove_tree(self.request.runtime)  # below the execution's directory it stays as long as that
+        remove_apart(Path(self.request.runtime), self.claim.directory.path)
         self.reply.tell(Answered(answer=Answer.KEPT))
 
     def _is_quiet(self) -> bool:

@@ -3,17 +3,44 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from fable_exec._launcher import removal
+from fable_exec.executions.names import RUNTIME_NAME
 
-__all__ = ["DIRECTORIES", "make_runtime", "restore_runtime", "runtime_environment"]
+__all__ = [
+    "DIRECTORIES",
+    "is_apart",
+    "make_runtime",
+    "place_of_runtime",
+    "remove_apart",
+    "restore_runtime",
+    "runtime_environment",
+]
 
 DIRECTORIES = ("tmp", "home", "root", "cache", "config", "data", "state", "npm", "bun", "claude")
 _GIT_CONFIG_NAME = "gitconfig"
 _GIT_CONFIG = b"[commit]\n\tgpgsign = false\n[tag]\n\tgpgsign = false\n"
+_NAME_APART = re.compile(r"fable-exec-[0-9a-f]{16}")
+
+
+def place_of_runtime(execution: Path, apart_in: str | None) -> Path:
+    """Where the job's own is to be: in its execution's; or under a new name in `apart_in`, for a user who is shut out of that."""
+    return execution / RUNTIME_NAME if apart_in is None else Path(apart_in, f"fable-exec-{os.urandom(8).hex()}")
+
+
+def is_apart(runtime: Path, execution: Path) -> bool:
+    """Whether it lies outside of the execution's directory, and so does not go with that."""
+    return runtime.parent != execution
+
+
+def remove_apart(runtime: Path, execution: Path) -> None:
+    """Remove it where it is apart, as far as permissions allow, if its name is one that `place_of_runtime` gives."""
+    if is_apart(runtime, execution) and _NAME_APART.fullmatch(runtime.name):
+        removal.remove_tree(str(runtime))
 
 
 def make_runtime(runtime: Path, user: int, group: int) -> None:

@@ -18,10 +18,10 @@ from fable_exec.confine import FileView, Plan, Support, compile_kept_plan, refus
 from fable_exec.errors import ConfinementUnavailable, ExecutableDenied, PolicyError
 from fable_exec.executables import AllowedExecutables, Executable, resolve_executables
 from fable_exec.executions import ExecutionDirectory
-from fable_exec.executions.names import RUNNER_LOG_NAME, RUNTIME_NAME, SPEC_NAME, SUPERVISOR_LOG_NAME
+from fable_exec.executions.names import RUNNER_LOG_NAME, SPEC_NAME, SUPERVISOR_LOG_NAME
 from fable_exec.executions.spec import ExecutionSpec
 from fable_exec.keeper.requests import KeepRequest, LaterFiles
-from fable_exec.keeper.surroundings import runtime_environment
+from fable_exec.keeper.surroundings import is_apart, place_of_runtime, runtime_environment
 from fable_exec.laterfiles import standard_place
 from fable_exec.policy import BrokerPolicy
 from fable_exec.runner import Command, WorkspaceIdentity
@@ -55,7 +55,8 @@ def request_to_keep(
     policy = policy_of(spec)
     directory = ExecutionDirectory.of(root, execution_id)
     user, group = identity.command_owner()
-    runtime = _runtime(directory, user)
+    # A job of another user than its keeper's could not enter the execution's directory.
+    runtime = place_of_runtime(directory.path, None if user == os.geteuid() else tempfile.gettempdir())
     defined = {**_defined(spec, policy, directory), "runtime_directory": str(runtime)}
     common = {
         "root": str(root),
@@ -117,13 +118,6 @@ def _defined(spec: ExecutionSpec, policy: BrokerPolicy, directory: ExecutionDire
     }
 
 
-def _runtime(directory: ExecutionDirectory, user: int) -> Path:
-    """The job's own directory. A job of another user than its keeper's could not enter the execution's directory."""
-    if user == os.geteuid():
-        return directory.path / RUNTIME_NAME
-    return Path(tempfile.gettempdir()) / f"fable-exec-{os.urandom(8).hex()}"
-
-
 def _means(
     spec: ExecutionSpec,
     policy: BrokerPolicy,
@@ -142,7 +136,7 @@ def _means(
             executable=executable,
             environment=_environment(spec, policy, directory, runtime, executables.path),
         )
-        spec_file = (str(directory.path / SPEC_NAME),) if runtime.parent == directory.path else ()  # else out of its user's reach
+        spec_file = () if is_apart(runtime, directory.path) else (str(directory.path / SPEC_NAME),)  # out of its user's reach
         readable = (*runtime_paths(executables), *spec_file)
     finally:
         executables.close()
@@ -203,7 +197,7 @@ def _plan(policy: BrokerPolicy, runtime: Path, readable: tuple[str, ...], suppor
         workspace=str(policy.workspace),
         writable=True,
         runtime_paths=(*readable, *policy.confinement.runtime_read_paths),
-        writable_paths=(str(runtime),),
+        writable_paths=(str(runtime), *policy.confinement.runtime_write_paths),
     )
     return compile_kept_plan(policy.launch, support, policy.confinement, view, policy.limits, insist=False)
 

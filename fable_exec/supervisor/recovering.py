@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
@@ -11,11 +10,11 @@ from typing import Any
 
 import attrs
 
-from fable_exec._launcher import removal
 from fable_exec.errors import Conflict, InternalError, StateUnreadable
 from fable_exec.executions import ExecutionDirectory, now
 from fable_exec.executions.documents import outcome
 from fable_exec.executions.holding import give_back, take
+from fable_exec.keeper.surroundings import remove_apart
 from fable_exec.lifecycle import (
     Action,
     Health,
@@ -34,8 +33,6 @@ from fable_exec.supervisor.execution import liveness_of_runner, state_in
 from fable_exec.supervisor.orphans import end_orphans
 
 __all__ = ["Done", "Recovered", "recovered"]
-
-_RUNTIME = re.compile(r"fable-exec-[0-9a-f]{16}")
 
 
 class Done(Enum):
@@ -136,7 +133,8 @@ def _conclude(directory: ExecutionDirectory, document: Mapping[str, Any], found:
     members = outcome(progress.facts, finished_at=now(), emptiness=emptiness)
     with directory.state.terminal_record() as record:
         directory.state.conclude(record, members)
-    _remove_runtime(directory, document)
+    if document.get("runtime_directory"):  # its keeper would have removed it
+        remove_apart(Path(document["runtime_directory"]), directory.path)
     remaining = members["descendants"]["remaining_pids"]
     return _told(directory, found, Done.RECORDED, members, f"not ended: {', '.join(map(str, remaining))}" if remaining else "")
 
@@ -151,10 +149,3 @@ def _is_of_another_boot(document: Mapping[str, Any]) -> bool:
     then = ProcessIdentity.from_members(document["supervisor_identity"]).boot_id
     this = identify(os.getpid()).boot_id
     return bool(then and this) and then != this
-
-
-def _remove_runtime(directory: ExecutionDirectory, document: Mapping[str, Any]) -> None:
-    """Where it lies among everybody's temporary files, as that of another user's job: its keeper would have removed it."""
-    path = Path(document.get("runtime_directory") or directory.path)
-    if path.parent != directory.path and _RUNTIME.fullmatch(path.name):
-        removal.remove_tree(str(path))
