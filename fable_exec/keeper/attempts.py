@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from fable_exec.errors import FableExecError
@@ -13,7 +12,7 @@ from fable_exec.executions.documents import Usage
 from fable_exec.keeper.inits import Init
 from fable_exec.keeper.job import Job, NotMade
 from fable_exec.keeper.processor_time import ended_for_processor_time
-from fable_exec.keeper.requests import KeepRequest
+from fable_exec.keeper.requests import KeepRequest, plan_of_job
 from fable_exec.keeper.surroundings import restore_runtime
 from fable_exec.keeper.sweeping import Sweeper
 from fable_exec.lifecycle import LaunchFailed, StopRequested
@@ -26,7 +25,7 @@ def make_init(request: Mapping[str, Any]) -> Init | NotMade | None:
     if request["plan"] is None or request["launch_error"] is not None:
         return None
     try:
-        return Init(request["plan"], request["command"], f"{request['execution_id']}.{os.getpid()}")
+        return Init(plan_of_job(request["plan"], request), request["command"], f"{request['execution_id']}.{os.getpid()}")
     except NotMade as failure:
         return failure
 
@@ -55,7 +54,7 @@ def made(
         init.dismiss()
         return StopRequested()
     try:
-        restore_runtime(Path(request.runtime), request.user, request.group)
+        restore_runtime(request.runtime, request.user, request.group)
         sweeper = post_sweeper()
         pins = [] if sweeper is None else sweeper.pins()
     except (OSError, FableExecError) as error:

@@ -113,14 +113,13 @@ def _prepared(directory: ExecutionDirectory, request: KeepRequest, keeper: int) 
 
 
 def _make_own_runtime(directory: ExecutionDirectory, request: KeepRequest) -> None:
-    runtime = Path(request.runtime)
     try:
-        make_runtime(runtime, request.user, request.group)
+        make_runtime(request.runtime, request.user, request.group)
     except FileExistsError:
-        if is_apart(runtime, directory.path):
+        if is_apart(request.runtime, directory.path):
             raise
-        removal.remove_tree(request.runtime)  # of a start that was not accepted
-        make_runtime(runtime, request.user, request.group)
+        removal.remove_tree(str(request.runtime))  # of a start that was not accepted
+        make_runtime(request.runtime, request.user, request.group)
 
 
 def _take_workspace(request: KeepRequest) -> int | Answered:

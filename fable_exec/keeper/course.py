@@ -11,7 +11,6 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 
 from fable_exec._launcher.readiness import Readiness
 from fable_exec.executions import bell, now
@@ -138,7 +137,7 @@ class Course:
             self.ready.round(self.timers.milliseconds())
             self.timers.run()
             self._look_for_stop()
-        remove_apart(Path(self.request.runtime), self.claim.directory.path)
+        remove_apart(self.request.runtime, self.claim.directory.path)
         self.reply.tell(Answered(answer=Answer.KEPT))
 
     def _is_quiet(self) -> bool:

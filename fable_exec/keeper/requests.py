@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import attrs
 
 from fable_exec.outcome import Applied
 
-__all__ = ["Answer", "Answered", "KeepRequest", "LaterFiles"]
+__all__ = ["Answer", "Answered", "KeepRequest", "LaterFiles", "plan_of_job"]
 
 
 class Answer(Enum):
@@ -64,23 +65,19 @@ class KeepRequest:
 
     Args:
         root: the directory of all executions, absolute; `execution_id` is canonical.
-        fingerprint: of what was asked for.
-        runtime: the job's own directory, absolute: below the execution's, or where its user can enter it.
         workspace: its path with device and inode, as the launcher takes them.
         defined: members of the state that never change: what the execution is defined by.
+        user, group: whom the job runs as.
         spec_text: what is kept as the specification.
         plan: as `confine.Plan.to_wire` writes it; None where `launch_error` says why there is none.
         applied: what the plan gives.
         command: as `runner.Command.to_wire` writes it.
         later_files: None where nobody looks after them.
         launch_error, launch_errno: what failed before there could be a process.
-        user, group: whom the job runs as.
     """
 
     root: str
     execution_id: str
-    fingerprint: str
-    runtime: str
     workspace: Mapping[str, Any]
     defined: Mapping[str, Any]
     user: int
@@ -104,6 +101,17 @@ class KeepRequest:
     launch_errno: int | None = None
 
     @property
+    def fingerprint(self) -> str:
+        """Of what was asked for."""
+        found: str = self.defined["request_fingerprint"]
+        return found
+
+    @property
+    def runtime(self) -> Path:
+        """The directory of the job's own, absolute: below the execution's, or where its user can enter it."""
+        return Path(self.defined["runtime_directory"])
+
+    @property
     def in_namespaces(self) -> bool:
         """Whether the job has namespaces of its own."""
         return self.plan is not None and bool(self.plan["namespaces"])
@@ -119,3 +127,8 @@ class KeepRequest:
         later = message["later_files"]
         applied = tuple(Applied(**each) for each in message["applied"])
         return cls(**{**message, "applied": applied, "later_files": None if later is None else LaterFiles(**later)})
+
+
+def plan_of_job(plan: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
+    """`plan` as an init takes it: with user, group and workspace of `job`, such as a KeepRequest on the wire."""
+    return {**plan, **{name: job[name] for name in ("user", "group", "workspace")}}

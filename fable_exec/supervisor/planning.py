@@ -20,7 +20,7 @@ from fable_exec.executables import AllowedExecutables, Executable, resolve_execu
 from fable_exec.executions import ExecutionDirectory
 from fable_exec.executions.names import RUNNER_LOG_NAME, SPEC_NAME, SUPERVISOR_LOG_NAME
 from fable_exec.executions.spec import ExecutionSpec
-from fable_exec.keeper.requests import KeepRequest, LaterFiles
+from fable_exec.keeper.requests import KeepRequest, LaterFiles, plan_of_job
 from fable_exec.keeper.surroundings import is_apart, place_of_runtime, runtime_environment
 from fable_exec.laterfiles import standard_place
 from fable_exec.policy import BrokerPolicy
@@ -58,21 +58,18 @@ def request_to_keep(
     # A job of another user than its keeper's could not enter the execution's directory.
     runtime = place_of_runtime(directory.path, None if user == os.geteuid() else tempfile.gettempdir())
     defined = {**_defined(spec, policy, directory), "runtime_directory": str(runtime)}
+    whose = {"user": user, "group": group, "workspace": identity.to_wire()}
     common = {
+        **whose,
         "root": str(root),
         "execution_id": execution_id,
-        "fingerprint": defined["request_fingerprint"],
-        "runtime": str(runtime),
-        "workspace": identity.to_wire(),
         "defined": defined,
         "spec_text": spec.spec_text,
-        "user": user,
-        "group": group,
         "policy_failure_codes": sorted(spec.policy_failure_codes),
         **{name: getattr(spec, name) for name in _TIMES_AND_BOUNDS},
     }
     try:
-        return KeepRequest(**common, **_means(spec, policy, directory, runtime, identity, zygote, proofs))
+        return KeepRequest(**common, **_means(spec, policy, directory, runtime, whose, zygote, proofs))
     except ConfinementUnavailable as error:
         return KeepRequest(**common, launch_error=f"confinement: {error}")
     except _NotThere as error:
@@ -123,7 +120,7 @@ def _means(
     policy: BrokerPolicy,
     directory: ExecutionDirectory,
     runtime: Path,
-    identity: WorkspaceIdentity,
+    whose: Mapping[str, Any],
     zygote: KeeperZygote,
     proofs: Proofs,
 ) -> dict[str, Any]:
@@ -143,22 +140,17 @@ def _means(
     plan = _plan(policy, runtime, readable, zygote.support)
 
     def send_canary(private: Path, bait: Mapping[str, Any]) -> bytes:
-        like_it = _on_wire(_plan(policy, private, readable, zygote.support), private, identity)
+        like_it = plan_of_job(_plan(policy, private, readable, zygote.support).to_wire(str(private)), whose)
         return zygote.prove(like_it, attrs.evolve(command, canary=bait).to_wire(announce=False, pins_required=False))
 
-    applied = proofs.applied(policy, plan, identity.command_owner(), send_canary)
+    applied = proofs.applied(policy, plan, (whose["user"], whose["group"]), send_canary)
     refuse_unmet(applied, zygote.support, policy.launch)
     return {
-        "plan": _on_wire(plan, runtime, identity),
+        "plan": plan.to_wire(str(runtime)),
         "applied": applied,
         "command": command.to_wire(announce=False, pins_required=False),
         "later_files": _later_files(policy),
     }
-
-
-def _on_wire(plan: Plan, runtime: Path, identity: WorkspaceIdentity) -> dict[str, Any]:
-    user, group = identity.command_owner()
-    return {**plan.to_wire(str(runtime)), "user": user, "group": group, "workspace": identity.to_wire()}
 
 
 def _later_files(policy: BrokerPolicy) -> LaterFiles | None:
