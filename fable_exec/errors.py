@@ -6,8 +6,10 @@
     ├── the embedder acts: configuration or host
     │   ├── PolicyError (ValueError)                the policy has faults; all are listed
     │   ├── ConfinementUnavailable (OSError)        a strict protection cannot be had here
+    │   ├── BoundaryUnproved (RuntimeError)         a host boundary is asked for and not proved to hold here
     │   ├── LaunchFailed (OSError)                  the command could not be started
     │   ├── AuditUnavailable (OSError)              the audit log cannot take another line
+    │   ├── ExtraMissing (ImportError)              a package of an extra is not installed
     │   ├── StateUnreadable (ValueError)            a durable record is torn or foreign
     │   ├── Conflict                                the request contradicts what exists
     │   └── UnknownExecution (LookupError)          there is no execution of that id
@@ -46,11 +48,13 @@ from typing import Any, ClassVar, Self, TypeVar
 __all__ = [
     "ArgumentDenied",
     "AuditUnavailable",
+    "BoundaryUnproved",
     "BrokerGone",
     "ConfinementUnavailable",
     "Conflict",
     "Denied",
     "ExecutableDenied",
+    "ExtraMissing",
     "FableExecError",
     "FrameTooLarge",
     "IdentityLost",
@@ -158,6 +162,16 @@ class ConfinementUnavailable(FableExecError, OSError):
     reason: str = ""
 
 
+class BoundaryUnproved(FableExecError, RuntimeError):
+    """A host boundary is asked for, and this host cannot hold it or was not shown to; nothing was run but the probe.
+
+    `finding` is the exit status of a smoke probe that found a way out (docs/reference/seatbelt.md), 0 where none ran to its end.
+    """
+
+    code = "boundary-unproved"
+    finding: int = 0
+
+
 class LaunchFailed(FableExecError, OSError):
     """The command was allowed but could not be started; it never ran.
 
@@ -186,6 +200,18 @@ class AuditUnavailable(FableExecError, OSError):
     """The audit log cannot take another line and the policy asks for one before work goes on."""
 
     code = "audit-unavailable"
+
+
+class ExtraMissing(FableExecError, ImportError):
+    """What was asked for needs a package that is not installed. `extra` names the extra that brings it."""
+
+    code = "extra-missing"
+    extra: str = ""
+
+    @classmethod
+    def of(cls, extra: str, package: str) -> ExtraMissing:
+        """`package` is not there, which `extra` would have brought."""
+        return cls(f"this needs {package}, which is not installed: pip install 'fable-exec[{extra}]'", extra=extra)
 
 
 class StateUnreadable(FableExecError, ValueError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.util
 import os
 import platform
 import shutil
@@ -44,6 +45,10 @@ def _is_ordinary_user() -> str:
 
 def _tool(name: str) -> Callable[[], str]:
     return lambda: "" if shutil.which(name) else f"{name} is not installed"
+
+
+def _package(name: str) -> Callable[[], str]:
+    return lambda: "" if importlib.util.find_spec(name) else f"the package {name} is not installed"
 
 
 def _try(argv: list[str]) -> str:
@@ -148,11 +153,16 @@ KERNEL: dict[str, Callable[[], str]] = {
 SITUATION: dict[str, Callable[[], str]] = {
     "gcc": _tool("gcc"),
     "git": _tool("git"),
+    "gpg": _tool("gpg"),
+    "in_toto": _package("in_toto"),
     "loop_ext4": _loop_ext4,
     "node": _tool("node"),
+    "openssl": _tool("openssl"),
     "ordinary_user": _is_ordinary_user,
     "ps": _tool("ps"),
     "root": _is_root,
+    "securesystemslib": _package("securesystemslib"),
+    "sigstore": _package("sigstore"),
     "unfiltered": _unfiltered,
 }
 

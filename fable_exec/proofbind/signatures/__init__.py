@@ -5,6 +5,8 @@ It says what each signature is; what that means for the document is for `fable_e
 
 from __future__ import annotations
 
+from fable_exec.proofbind.signatures.gpg import GpgVerifier, PinnedKey
+from fable_exec.proofbind.signatures.jwt import JwtVerifier
 from fable_exec.proofbind.signatures.verifying import (
     SCHEMES,
     SignatureResult,
@@ -14,4 +16,14 @@ from fable_exec.proofbind.signatures.verifying import (
     check_signatures,
 )
 
-__all__ = ["SCHEMES", "SignatureResult", "SignatureStatus", "SignatureVerifier", "SignedDocument", "check_signatures"]
+__all__ = [
+    "SCHEMES",
+    "GpgVerifier",
+    "JwtVerifier",
+    "PinnedKey",
+    "SignatureResult",
+    "SignatureStatus",
+    "SignatureVerifier",
+    "SignedDocument",
+    "check_signatures",
+]
