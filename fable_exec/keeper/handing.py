@@ -86,7 +86,7 @@ def take(channel: socket.socket) -> Taken | None:
 def resumed(
     message: Mapping[str, Any],
     job: Job,
-    reply: socket.socket,
+    reply: Reply,
     wishes: Wishes,
     taken: Taken,
     output: OutputLog,
@@ -103,10 +103,7 @@ def resumed(
     directory = ExecutionDirectory(Path(values["directory"]))
     record = directory.state.adopt_terminal_record(descriptors["record"])
     claimed = Claim(directory, descriptors["run_lock"], descriptors["workspace_lock"], record)
-    answer = Reply(reply)
-    if values["is_answered"]:
-        answer.close()
-    course = Course(request, claimed, None, answer, wishes, descriptors["bell"])
+    course = Course(request, claimed, None, reply, wishes, descriptors["bell"])
     course.progress, _ = step(None, Accepted(frozenset(request.policy_failure_codes)))
     course.progress, _ = step(course.progress, Started())
     course.recorder.told.update(values["told"])

@@ -107,7 +107,7 @@ class Job:
             "leader": self.leader.identity.to_members(),
             "weaker": self.leader.weaker,
             "used_before": self.used_before,
-            "is_answered": self.answer < 0,
+            "program_runs": self.answer < 0,
         }
         return values, self.leader.fileno()
 
@@ -116,7 +116,7 @@ class Job:
         identity = ProcessIdentity.from_members(values["leader"])
         self.leader = ProcessHandle(identity, leader, tuple(values["weaker"]))
         self.used_before = values["used_before"][0], values["used_before"][1]
-        if values["is_answered"]:
+        if values["program_runs"]:
             os.close(self.answer)
             self.answer = -1
 

@@ -19,6 +19,7 @@ from fable_exec.keeper.handing import Taken, resumed, take
 from fable_exec.keeper.inits import Init
 from fable_exec.keeper.job import Job, NotMade
 from fable_exec.keeper.output import OutputLog
+from fable_exec.keeper.replying import Reply
 from fable_exec.keeper.requests import KeepRequest
 from fable_exec.keeper.starting import begun, fork_starter
 from fable_exec.keeper.waiting import await_something
@@ -37,20 +38,21 @@ def keep(request: Mapping[str, Any], reply: socket.socket) -> None:
     # The first thing, because what a process has touched until it forks both have to keep.
     init = make_init(request)
     wishes = Wishes()  # signals were blocked so far: an early SIGTERM is honoured
+    answer = Reply(reply)
     try:
-        starter, channel = fork_starter(request, init, reply, wishes)
+        starter, channel = fork_starter(request, init, answer, wishes)
     except OSError:
-        _keep_alone(request, init, reply, wishes)
+        _keep_alone(request, init, answer, wishes)
         return
     taken = _await_starter(starter, channel, wishes)
     if isinstance(init, Init):
         if taken is not None:
-            _keep(request, init.job, reply, wishes, taken)
+            _keep(request, init.job, answer, wishes, taken)
         else:
             init.dismiss()  # it is concluded, or was not accepted; or the starter has died, and with it goes whatever it made
 
 
-def _keep_alone(request: Mapping[str, Any], init: Init | NotMade | None, reply: socket.socket, wishes: Wishes) -> None:
+def _keep_alone(request: Mapping[str, Any], init: Init | NotMade | None, reply: Reply, wishes: Wishes) -> None:
     """Where no more children can be had."""
     course = begun(KeepRequest.from_wire(request), init, reply, wishes, os.getpid())
     if course is not None:
@@ -74,7 +76,7 @@ def _await_starter(starter: int, channel: socket.socket, wishes: Wishes) -> Take
     return taken
 
 
-def _keep(request: Mapping[str, Any], job: Job, reply: socket.socket, wishes: Wishes, taken: Taken) -> None:
+def _keep(request: Mapping[str, Any], job: Job, reply: Reply, wishes: Wishes, taken: Taken) -> None:
     """Wait, and then see to the end."""
     values, descriptors = taken
     if values["is_answered"]:

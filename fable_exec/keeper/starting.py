@@ -33,7 +33,7 @@ _PROGRAM_MILLISECONDS = 1000
 
 
 def fork_starter(
-    request: Mapping[str, Any], init: Init | NotMade | None, reply: socket.socket, wishes: Wishes
+    request: Mapping[str, Any], init: Init | NotMade | None, reply: Reply, wishes: Wishes
 ) -> tuple[int, socket.socket]:
     """The number of a starter of `request`, who uses our `init`, and the channel on which it hands over, or that ends.
 
@@ -62,7 +62,7 @@ def fork_starter(
 def _start(
     request: Mapping[str, Any],
     init: Init | NotMade | None,
-    reply: socket.socket,
+    reply: Reply,
     wishes: Wishes,
     keeper: int,
     channel: socket.socket,
@@ -82,7 +82,7 @@ def _start(
         hand_over(channel, course)
 
 
-def begun(request: KeepRequest, init: Init | NotMade | None, reply: socket.socket, wishes: Wishes, keeper: int) -> Course | None:
+def begun(request: KeepRequest, init: Init | NotMade | None, reply: Reply, wishes: Wishes, keeper: int) -> Course | None:
     """The course of an execution whose gate is open, or that is over; None when it was not accepted, which was answered.
 
     Args:
@@ -90,11 +90,11 @@ def begun(request: KeepRequest, init: Init | NotMade | None, reply: socket.socke
     """
     found = claim(request, keeper)
     if isinstance(found, Answered):
-        Reply(reply).tell(found)
+        reply.tell(found)
         if isinstance(init, Init):
             init.dismiss()
         return None
-    course = Course(request, found, init, Reply(reply), wishes)
+    course = Course(request, found, init, reply, wishes)
     course.begin()
     return course
 

@@ -55,7 +55,7 @@ def await_something(
         waiting.register(descriptor, select.POLLIN)
     if not output.is_over:
         waiting.register(output.pipe, select.POLLIN)
-    if not values["job"]["is_answered"]:
+    if not values["job"]["program_runs"]:
         waiting.register(job.answer, select.POLLIN)
     state, stamp = f"{values['directory']}/{STATE_NAME}", values["stamp"]
     wishes.has_rung()
