@@ -7,5 +7,22 @@ format and every rule: docs/reference/proofs.md.
 from __future__ import annotations
 
 from fable_exec.proofbind.axes import Axis, AxisResult, AxisState
+from fable_exec.proofbind.canonical import canonical_bytes
+from fable_exec.proofbind.documents import ProofDocument, parse_document
+from fable_exec.proofbind.headline import FABLE_1, Headline, HeadlineRules, derive
+from fable_exec.proofbind.integrity import IntegrityResult, verify_integrity
 
-__all__ = ["Axis", "AxisResult", "AxisState"]
+__all__ = [
+    "FABLE_1",
+    "Axis",
+    "AxisResult",
+    "AxisState",
+    "Headline",
+    "HeadlineRules",
+    "IntegrityResult",
+    "ProofDocument",
+    "canonical_bytes",
+    "derive",
+    "parse_document",
+    "verify_integrity",
+]
