@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from fable_exec.proofbind.axes import Axis, AxisResult, failed, passed, unchecked
 from fable_exec.proofbind.documents import ProofDocument
-from fable_exec.proofbind.signatures import SCHEMES, SignatureResult, SignatureStatus, SignedDocument
+from fable_exec.proofbind.signatures.verifying import SCHEMES, SignatureResult, SignatureStatus, SignedDocument
 
 __all__ = ["check_hash", "check_signature", "signed_part"]
 
