@@ -95,11 +95,11 @@ def _record_running(course: Course) -> LaunchFailed | None:
 
 def _open_gate(course: Course) -> None:
     assert course.job is not None and course.progress is not None
-    course.gate_opened_at = time.monotonic()
+    opened_at = time.monotonic()
     course.job.open_gate()
     if course.progress.attempt == 1:
-        course.begin_deadline()
-    course.renew_lease()
+        course.begin_deadline(opened_at)
+    course.renew_lease(time.monotonic())
 
 
 def _close_gate(course: Course) -> None:

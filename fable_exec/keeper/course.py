@@ -126,7 +126,7 @@ class Course:
             raise
 
     def _keep(self, leave_at: float) -> None:
-        self.timers.set("heartbeat", self.request.heartbeat_seconds, self._beat)
+        self.request.bounds.time_sign_of_life(self.timers, self._beat)
         if leave_at != math.inf:
             self.timers.set("leave", leave_at - time.monotonic(), lambda: None)
         self._measure_output()
@@ -198,7 +198,7 @@ class Course:
     def _take_output(self) -> None:
         assert self.output is not None
         if self.output.take():
-            self.renew_lease()
+            self.renew_lease(time.monotonic())
         if self.output.is_over:
             self.ready.unwatch(self.output.pipe)
         self._measure_output()
@@ -213,23 +213,22 @@ class Course:
         self._measure_output()
 
     def _measure_output(self) -> None:
-        most = self.request.max_output_bytes
-        if most is not None and self.output is not None and self.output.written_bytes > most and not self._is_flooded:
-            self._is_flooded = True
+        if self._is_flooded or self.output is None:
+            return
+        self._is_flooded = self.request.bounds.are_exceeded_by(self.output.written_bytes)
+        if self._is_flooded:
             self.happen(LimitExceeded(Limit.OUTPUT))
 
-    def renew_lease(self, seconds_gone: float = 0.0) -> None:
-        """The job was heard of, so long ago."""
-        self.said_at = time.monotonic() - seconds_gone
-        seconds = self.request.idle_timeout_seconds
-        if seconds is not None and self.progress is not None and self.progress.phase is Phase.RUNNING:
-            self.timers.set("idle", seconds - seconds_gone, lambda: self.happen(DeadlinePassed(Deadline.IDLE)))
+    def renew_lease(self, said_at: float) -> None:
+        """The job was heard of, at that moment of the monotonic clock."""
+        self.said_at = said_at
+        if self.progress is not None and self.progress.phase is Phase.RUNNING:
+            self.request.bounds.time_silence(self.timers, said_at, lambda: self.happen(DeadlinePassed(Deadline.IDLE)))
 
-    def begin_deadline(self, seconds_gone: float = 0.0) -> None:
-        """The gate was opened for the first time, so long ago."""
-        seconds = self.request.hard_timeout_seconds
-        if seconds is not None:
-            self.timers.set("hard", seconds - seconds_gone, lambda: self.happen(DeadlinePassed(Deadline.HARD)))
+    def begin_deadline(self, opened_at: float) -> None:
+        """The gate was opened for the first time, at that moment of the monotonic clock."""
+        self.gate_opened_at = opened_at
+        self.request.bounds.time_job(self.timers, opened_at, lambda: self.happen(DeadlinePassed(Deadline.HARD)))
 
     def _look_for_stop(self) -> None:
         assert self.progress is not None
@@ -246,4 +245,4 @@ class Course:
     def _beat(self) -> None:
         self.recorder.sign_of_life()
         self.wishes.look_again()
-        self.timers.set("heartbeat", self.request.heartbeat_seconds, self._beat)
+        self.request.bounds.time_sign_of_life(self.timers, self._beat)

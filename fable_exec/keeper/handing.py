@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -114,9 +113,8 @@ def resumed(
     if "memory" in descriptors:
         course.recall_sweeper = partial(_sweeper, request, descriptors)  # where that fails it is as if the sweep did
     course.listen()
-    now = time.monotonic()
-    course.begin_deadline(now - values["gate_opened_at"])
-    course.renew_lease(now - said_at)
+    course.begin_deadline(values["gate_opened_at"])
+    course.renew_lease(said_at)
     return course
 
 

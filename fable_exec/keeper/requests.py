@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from fable_exec.keeper.bounds import Bounds
 from fable_exec.outcome import Applied
 
 __all__ = ["Answer", "Answered", "KeepRequest", "LaterFiles", "plan_of_job"]
@@ -86,13 +87,10 @@ class KeepRequest:
     policy_failure_codes: Sequence[int]
     restarts: int
     restart_delay_seconds: float
-    hard_timeout_seconds: float | None
-    idle_timeout_seconds: float | None
+    bounds: Bounds
     stop_grace_seconds: float
     descendant_grace_seconds: float
-    max_output_bytes: int | None
     log_bytes: int
-    heartbeat_seconds: float
     plan: Mapping[str, Any] | None = None
     applied: tuple[Applied, ...] = ()
     command: Mapping[str, Any] = attrs.field(factory=dict)
@@ -118,6 +116,7 @@ class KeepRequest:
 
     def to_wire(self) -> dict[str, Any]:
         members = attrs.asdict(self, recurse=False)  # most of it is of the wire's form already
+        members["bounds"] = attrs.asdict(self.bounds)
         members["applied"] = [attrs.asdict(each) for each in self.applied]
         members["later_files"] = None if self.later_files is None else attrs.asdict(self.later_files)
         return members
@@ -126,7 +125,14 @@ class KeepRequest:
     def from_wire(cls, message: Mapping[str, Any]) -> KeepRequest:
         later = message["later_files"]
         applied = tuple(Applied(**each) for each in message["applied"])
-        return cls(**{**message, "applied": applied, "later_files": None if later is None else LaterFiles(**later)})
+        return cls(
+            **{
+                **message,
+                "bounds": Bounds(**message["bounds"]),
+                "applied": applied,
+                "later_files": None if later is None else LaterFiles(**later),
+            }
+        )
 
 
 def plan_of_job(plan: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:

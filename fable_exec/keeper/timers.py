@@ -17,7 +17,11 @@ class Timers:
 
     def set(self, name: str, seconds: float, act: Callable[[], object]) -> None:
         """Do `act` in so many seconds, instead of what that name stood for."""
-        self._due[name] = (self._clock() + seconds, act)
+        self.set_at(name, self._clock() + seconds, act)
+
+    def set_at(self, name: str, moment: float, act: Callable[[], object]) -> None:
+        """The same at a moment of the clock, which may have passed."""
+        self._due[name] = (moment, act)
 
     def clear(self, name: str) -> None:
         """Forget that name."""

@@ -6,16 +6,17 @@ keeper wakes up, and deals with it.
 
 from __future__ import annotations
 
-import math
 import os
-import select
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from fable_exec._launcher.readiness import Readiness
 from fable_exec.executions.holding import touch
+from fable_exec.keeper.bounds import Bounds
 from fable_exec.keeper.job import Job
 from fable_exec.keeper.output import OutputLog
+from fable_exec.keeper.timers import Timers
 from fable_exec.keeper.wishes import Wishes
 from fable_exec.statefile.state import STATE_NAME
 
@@ -23,8 +24,6 @@ __all__ = ["Stamp", "await_something", "stamp_of"]
 
 Stamp = tuple[int, int]
 """Which state.json it was: its inode, and when it was written last."""
-
-_LONGEST_SECONDS = 1 << 20
 
 
 def await_something(
@@ -45,52 +44,65 @@ def await_something(
     Returns:
         When the job last said something, on the monotonic clock.
     """
-    hard, idle = _bound(request["hard_timeout_seconds"]), _bound(request["idle_timeout_seconds"])
-    most, beat = _bound(request["max_output_bytes"]), request["heartbeat_seconds"]
-    opened_at: float = values["gate_opened_at"]
-    said_at: float = values["said_at"]
-    beaten_at = time.monotonic()
-    waiting = select.poll()
-    for descriptor in (wishes.descriptor, job.channel.fileno(), descriptors["bell"]):
-        waiting.register(descriptor, select.POLLIN)
-    if not output.is_over:
-        waiting.register(output.pipe, select.POLLIN)
-    if not values["job"]["program_runs"]:
-        waiting.register(job.answer, select.POLLIN)
-    state, stamp = f"{values['directory']}/{STATE_NAME}", values["stamp"]
+    wait = _Wait(Bounds(**request["bounds"]), values, descriptors["run_lock"], output)
+    wait.listen(wishes, job.channel.fileno(), descriptors["bell"], *(() if values["job"]["program_runs"] else (job.answer,)))
     wishes.has_rung()
-    is_needed = stamp is None
-    while not is_needed and not wishes.by_signal:
-        left = min(opened_at + hard, said_at + idle, beaten_at + beat) - time.monotonic()
-        ready = [descriptor for descriptor, _ in waiting.poll(max(0, int(min(left, _LONGEST_SECONDS) * 1000) + 1))]
-        is_needed = any(descriptor not in (wishes.descriptor, output.pipe) for descriptor in ready)
-        if wishes.descriptor in ready:
-            wishes.wake()
-        if output.pipe in ready:
-            said_at = time.monotonic() if output.take() else said_at
-            if output.is_over:
-                waiting.unregister(output.pipe)
-        now = time.monotonic()
-        is_needed |= now >= min(opened_at + hard, said_at + idle) or output.written_bytes > most
-        if now >= beaten_at + beat:
-            beaten_at = now
-            is_needed |= not _sign_of_life(descriptors["run_lock"]) or stamp_of(state) != tuple(stamp)
-    if stamp is None or stamp_of(state) != tuple(stamp):
+    while not wait.is_over and not wishes.by_signal:
+        wait.round()
+    if wait.state_has_changed():
         wishes.look_again()
-    return said_at
+    return wait.said_at
 
 
-def _bound(wanted: float | None) -> float:
-    return math.inf if wanted is None else wanted
+class _Wait:
+    """One. `is_over` says that there is more to do, `said_at` when the job last said something."""
 
+    def __init__(self, bounds: Bounds, values: Mapping[str, Any], run_lock: int, output: OutputLog) -> None:
+        self._bounds, self._run_lock, self._output = bounds, run_lock, output
+        self._state, self._stamp = f"{values['directory']}/{STATE_NAME}", values["stamp"]
+        self._ready, self._timers = Readiness(), Timers()
+        self.said_at: float = values["said_at"]
+        self.is_over = self._stamp is None
+        bounds.time_job(self._timers, values["gate_opened_at"], self._end)
+        bounds.time_silence(self._timers, self.said_at, self._end)
+        bounds.time_sign_of_life(self._timers, self._leave_sign_of_life)
 
-def _sign_of_life(run_lock: int) -> bool:
-    """Leave one; where that fails, whoever is awake can tell of it."""
-    try:
-        touch(run_lock)
-    except OSError:
-        return False
-    return True
+    def listen(self, wishes: Wishes, *others: int) -> None:
+        """To the output and to `wishes`; whatever comes of `others` is left to who is awake then."""
+        self._ready.watch(wishes.descriptor, wishes.wake)
+        for descriptor in others:
+            self._ready.watch(descriptor, self._end)
+        if not self._output.is_over:
+            self._ready.watch(self._output.pipe, self._take_output)
+
+    def round(self) -> None:
+        """Wait until something happens, or is due."""
+        self._ready.round(self._timers.milliseconds())
+        self._timers.run()
+
+    def state_has_changed(self) -> bool:
+        """Whether state.json is not the one any more that was handed over."""
+        return self._stamp is None or stamp_of(self._state) != tuple(self._stamp)
+
+    def _end(self) -> None:
+        self.is_over = True
+
+    def _take_output(self) -> None:
+        if self._output.take():
+            self.said_at = time.monotonic()
+            self._bounds.time_silence(self._timers, self.said_at, self._end)
+        if self._output.is_over:
+            self._ready.unwatch(self._output.pipe)
+        self.is_over |= self._bounds.are_exceeded_by(self._output.written_bytes)
+
+    def _leave_sign_of_life(self) -> None:
+        """Where that fails, whoever is awake can tell of it."""
+        try:
+            touch(self._run_lock)
+        except OSError:
+            self.is_over = True
+        self.is_over |= self.state_has_changed()
+        self._bounds.time_sign_of_life(self._timers, self._leave_sign_of_life)
 
 
 def stamp_of(path: str) -> Stamp | None:

@@ -20,6 +20,7 @@ from fable_exec.executables import AllowedExecutables, Executable, resolve_execu
 from fable_exec.executions import ExecutionDirectory
 from fable_exec.executions.names import RUNNER_LOG_NAME, SPEC_NAME, SUPERVISOR_LOG_NAME
 from fable_exec.executions.spec import ExecutionSpec
+from fable_exec.keeper.bounds import Bounds
 from fable_exec.keeper.requests import KeepRequest, LaterFiles, plan_of_job
 from fable_exec.keeper.surroundings import is_apart, place_of_runtime, runtime_environment
 from fable_exec.laterfiles import standard_place
@@ -66,7 +67,8 @@ def request_to_keep(
         "defined": defined,
         "spec_text": spec.spec_text,
         "policy_failure_codes": sorted(spec.policy_failure_codes),
-        **{name: getattr(spec, name) for name in _TIMES_AND_BOUNDS},
+        "bounds": Bounds(**{name: getattr(spec, name) for name in _BOUNDS}),
+        **{name: getattr(spec, name) for name in _TERMS},
     }
     try:
         return KeepRequest(**common, **_means(spec, policy, directory, runtime, whose, zygote, proofs))
@@ -76,17 +78,8 @@ def request_to_keep(
         return KeepRequest(**common, launch_error=str(error), launch_errno=error.number)
 
 
-_TIMES_AND_BOUNDS = (
-    "restarts",
-    "restart_delay_seconds",
-    "hard_timeout_seconds",
-    "idle_timeout_seconds",
-    "stop_grace_seconds",
-    "descendant_grace_seconds",
-    "max_output_bytes",
-    "log_bytes",
-    "heartbeat_seconds",
-)
+_BOUNDS = tuple(attrs.fields_dict(Bounds))
+_TERMS = ("restarts", "restart_delay_seconds", "stop_grace_seconds", "descendant_grace_seconds", "log_bytes")
 
 
 class _NotThere(Exception):
@@ -111,7 +104,7 @@ def _defined(spec: ExecutionSpec, policy: BrokerPolicy, directory: ExecutionDire
         "labels": dict(spec.labels),
         "runner_log": str(path / RUNNER_LOG_NAME),
         "supervisor_log": str(path / SUPERVISOR_LOG_NAME),
-        **{name: getattr(spec, name) for name in _TIMES_AND_BOUNDS},
+        **{name: getattr(spec, name) for name in (*_BOUNDS, *_TERMS)},
     }
 
 
