@@ -1,4 +1,4 @@
-"""`attest`: from the facts of a run to a signed envelope."""
+"""`attest`: from the facts of a run to a signed envelope. Pure but for the signer."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from fable_exec.attest.envelopes import Envelope, Signature, pae
 from fable_exec.attest.facts import BoundProof, ExecutionFacts, TreeFacts
 from fable_exec.attest.statements import PAYLOAD_TYPE, PREDICATE_TYPE, PROOF_SUBJECT, TREE_SUBJECT, Statement, Subject
 from fable_exec.errors import InvalidRequest
-from fable_exec.keypairs import PrivateKey
 
 __all__ = ["Signer", "attest", "sign"]
 
 
 class Signer(Protocol):
-    """Whatever signs for a key that is kept elsewhere, such as in a KMS or a token."""
+    """What signs: a `PrivateKey`, or whatever speaks for a key that is kept elsewhere, such as in a KMS or a token."""
 
     @property
     def keyid(self) -> str:
@@ -27,7 +26,7 @@ class Signer(Protocol):
 
 
 def attest(
-    key: PrivateKey | Signer,
+    key: Signer,
     execution: ExecutionFacts,
     tree: TreeFacts,
     *,
@@ -60,10 +59,9 @@ def attest(
     return sign(key, PAYLOAD_TYPE, Statement(tuple(subjects), PREDICATE_TYPE, predicate).to_json())
 
 
-def sign(key: PrivateKey | Signer, payload_type: str, payload: bytes) -> Envelope:
+def sign(key: Signer, payload_type: str, payload: bytes) -> Envelope:
     """An envelope with exactly one signature."""
-    keyid = key.public.keyid if isinstance(key, PrivateKey) else key.keyid
-    return Envelope(payload_type, payload, (Signature(keyid, key.sign(pae(payload_type, payload))),))
+    return Envelope(payload_type, payload, (Signature(key.keyid, key.sign(pae(payload_type, payload))),))
 
 
 def _require_bound(proof: BoundProof, tree: TreeFacts) -> None:

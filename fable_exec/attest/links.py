@@ -9,8 +9,8 @@ from fable_exec.attest.attesting import Signer, sign
 from fable_exec.attest.envelopes import Envelope
 from fable_exec.attest.statements import PAYLOAD_TYPE
 from fable_exec.errors import InvalidRequest
-from fable_exec.keypairs import PrivateKey
-from fable_exec.treedigest import Entry, EntryKind, Manifest, Profile
+from fable_exec.treedigest.manifests import Manifest
+from fable_exec.treedigest.values import Entry, EntryKind, Profile
 
 __all__ = ["link", "link_file_name"]
 
@@ -19,7 +19,7 @@ _MOST_LINKS = 40
 
 
 def link(
-    key: PrivateKey | Signer, step: str, argv: Sequence[str], products: Manifest, *, materials: Manifest | None = None,
+    key: Signer, step: str, argv: Sequence[str], products: Manifest, *, materials: Manifest | None = None,
     exit_code: int | None = None,
 ) -> Envelope:  # fmt: skip
     """Sign a Link for one step of a layout.

@@ -11,7 +11,7 @@ import attrs
 from fable_exec.attest.envelopes import Envelope, Signature
 from fable_exec.attest.statements import PAYLOAD_TYPE, PREDICATE_TYPE, Statement, is_sha256
 from fable_exec.errors import InvalidRequest, StateUnreadable
-from fable_exec.keypairs import PublicKey
+from fable_exec.keypairs.public import PublicKey
 from fable_exec.outcome import display_line
 
 __all__ = ["AttestationResult", "Objection", "verify_attestation"]

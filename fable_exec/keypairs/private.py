@@ -26,6 +26,11 @@ class PrivateKey:
     _secret: Any = attrs.field(repr=False)
     """The key of `cryptography`."""
 
+    @property
+    def keyid(self) -> str:
+        """The id that goes with its signatures."""
+        return self.public.keyid
+
     @classmethod
     def generate(cls, algorithm: Algorithm | str = Algorithm.ED25519) -> Self:
         """A new key.
