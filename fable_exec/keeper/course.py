@@ -126,7 +126,7 @@ class Course:
             raise
 
     def _keep(self, leave_at: float) -> None:
-        self.request.bounds.time_sign_of_life(self.timers, self._beat)
+        self.timers.set("heartbeat", self.request.bounds.heartbeat_seconds, self._beat)
         if leave_at != math.inf:
             self.timers.set("leave", leave_at - time.monotonic(), lambda: None)
         self._measure_output()
@@ -223,12 +223,16 @@ class Course:
         """The job was heard of, at that moment of the monotonic clock."""
         self.said_at = said_at
         if self.progress is not None and self.progress.phase is Phase.RUNNING:
-            self.request.bounds.time_silence(self.timers, said_at, lambda: self.happen(DeadlinePassed(Deadline.IDLE)))
+            self._end_at(self.request.bounds.idle_at(said_at), Deadline.IDLE)
 
     def begin_deadline(self, opened_at: float) -> None:
         """The gate was opened for the first time, at that moment of the monotonic clock."""
         self.gate_opened_at = opened_at
-        self.request.bounds.time_job(self.timers, opened_at, lambda: self.happen(DeadlinePassed(Deadline.HARD)))
+        self._end_at(self.request.bounds.hard_at(opened_at), Deadline.HARD)
+
+    def _end_at(self, moment: float, deadline: Deadline) -> None:
+        if moment < math.inf:
+            self.timers.set_at(deadline.value, moment, lambda: self.happen(DeadlinePassed(deadline)))
 
     def _look_for_stop(self) -> None:
         assert self.progress is not None
@@ -245,4 +249,4 @@ class Course:
     def _beat(self) -> None:
         self.recorder.sign_of_life()
         self.wishes.look_again()
-        self.request.bounds.time_sign_of_life(self.timers, self._beat)
+        self.timers.set("heartbeat", self.request.bounds.heartbeat_seconds, self._beat)

@@ -19,13 +19,11 @@ from fable_exec.keeper.output import OutputLog
 from fable_exec.keeper.replying import Reply
 from fable_exec.keeper.requests import KeepRequest
 from fable_exec.keeper.sweeping import Sweeper
+from fable_exec.keeper.waiting import Taken
 from fable_exec.keeper.wishes import Wishes
 from fable_exec.lifecycle import Accepted, Started, step
 
-__all__ = ["Taken", "hand_over", "resumed", "take"]
-
-Taken = tuple[dict[str, Any], dict[str, int]]
-"""Values, and descriptors by name, of an execution that runs."""
+__all__ = ["hand_over", "resumed", "take"]
 
 
 def hand_over(channel: socket.socket, course: Course) -> None:

@@ -15,14 +15,14 @@ from typing import Any
 
 from fable_exec.executions.names import RUNNER_LOG_NAME
 from fable_exec.keeper.attempts import make_init
-from fable_exec.keeper.handing import Taken, resumed, take
+from fable_exec.keeper.handing import resumed, take
 from fable_exec.keeper.inits import Init
 from fable_exec.keeper.job import Job, NotMade
 from fable_exec.keeper.output import OutputLog
 from fable_exec.keeper.replying import Reply
 from fable_exec.keeper.requests import KeepRequest
 from fable_exec.keeper.starting import begun, fork_starter
-from fable_exec.keeper.waiting import await_something
+from fable_exec.keeper.waiting import Taken, await_something
 from fable_exec.keeper.wishes import Wishes
 
 __all__ = ["keep"]
@@ -85,5 +85,5 @@ def _keep(request: Mapping[str, Any], job: Job, reply: Reply, wishes: Wishes, ta
     output = OutputLog(f"{values['directory']}/{RUNNER_LOG_NAME}", request["log_bytes"], descriptors.get("log", -1))
     output.attach(job.output)
     output.go_on(*values["output"])
-    said_at = await_something(request, job, wishes, values, descriptors, output)
+    said_at = await_something(request, job, wishes, taken, output)
     resumed(request, job, reply, wishes, taken, output, said_at).keep()

@@ -7,102 +7,92 @@ keeper wakes up, and deals with it.
 from __future__ import annotations
 
 import os
+import select
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from fable_exec._launcher.readiness import Readiness
 from fable_exec.executions.holding import touch
 from fable_exec.keeper.bounds import Bounds
 from fable_exec.keeper.job import Job
 from fable_exec.keeper.output import OutputLog
-from fable_exec.keeper.timers import Timers
 from fable_exec.keeper.wishes import Wishes
 from fable_exec.statefile.state import STATE_NAME
 
-__all__ = ["Stamp", "await_something", "stamp_of"]
+__all__ = ["Stamp", "Taken", "await_something", "stamp_of"]
 
 Stamp = tuple[int, int]
 """Which state.json it was: its inode, and when it was written last."""
 
+Taken = tuple[dict[str, Any], dict[str, int]]
+"""Values, and descriptors by name, of an execution that runs."""
 
-def await_something(
-    request: Mapping[str, Any],
-    job: Job,
-    wishes: Wishes,
-    values: Mapping[str, Any],
-    descriptors: Mapping[str, int],
-    output: OutputLog,
-) -> float:
+_LONGEST_SECONDS = 1 << 20
+
+
+def await_something(request: Mapping[str, Any], job: Job, wishes: Wishes, taken: Taken, output: OutputLog) -> float:
     """Return when there is more to do than to wait: a signal, something to read, a deadline, a limit, another state.
 
     What is readable then has not been read, but output. `wishes` have rung if the state is another.
 
     Args:
-        request: a KeepRequest on the wire. values, descriptors: as they were handed over.
+        request: a KeepRequest on the wire. taken: as it was handed over.
 
     Returns:
         When the job last said something, on the monotonic clock.
     """
-    wait = _Wait(Bounds(**request["bounds"]), values, descriptors["run_lock"], output)
-    wait.listen(wishes, job.channel.fileno(), descriptors["bell"], *(() if values["job"]["program_runs"] else (job.answer,)))
+    # A function that runs here costs each keeper its pages: so there are few, and none that only who is awake needs.
+    values, descriptors = taken
+    bounds, said_at = Bounds(**request["bounds"]), values["said_at"]
+    hard_at, beat_at = bounds.hard_at(values["gate_opened_at"]), time.monotonic() + bounds.heartbeat_seconds
+    waiting = _listening(job, wishes, taken, output)
     wishes.has_rung()
-    while not wait.is_over and not wishes.by_signal:
-        wait.round()
-    if wait.state_has_changed():
+    is_needed = values["stamp"] is None
+    while not is_needed and not wishes.by_signal:
+        left = min(hard_at, bounds.idle_at(said_at), beat_at) - time.monotonic()
+        ready = {descriptor for descriptor, _ in waiting.poll(max(0, int(min(left, _LONGEST_SECONDS) * 1000) + 1))}
+        if wishes.descriptor in ready:
+            wishes.wake()
+        if output.pipe in ready:
+            said_at = time.monotonic() if output.take() else said_at
+            if output.is_over:
+                waiting.unregister(output.pipe)
+        now = time.monotonic()
+        is_needed = not ready <= {wishes.descriptor, output.pipe} or now >= min(hard_at, bounds.idle_at(said_at))
+        is_needed |= bounds.are_exceeded_by(output.written_bytes)
+        if now >= beat_at:
+            beat_at = now + bounds.heartbeat_seconds
+            is_needed |= not _sign_of_life(descriptors["run_lock"]) or _is_another(values)
+    if _is_another(values):
         wishes.look_again()
-    return wait.said_at
+    return float(said_at)
 
 
-class _Wait:
-    """One. `is_over` says that there is more to do, `said_at` when the job last said something."""
+def _listening(job: Job, wishes: Wishes, taken: Taken, output: OutputLog) -> select.poll:
+    """To all there is to hear."""
+    values, descriptors = taken
+    waiting = select.poll()
+    for descriptor in (wishes.descriptor, job.channel.fileno(), descriptors["bell"]):
+        waiting.register(descriptor, select.POLLIN)
+    if not output.is_over:
+        waiting.register(output.pipe, select.POLLIN)
+    if not values["job"]["program_runs"]:
+        waiting.register(job.answer, select.POLLIN)
+    return waiting
 
-    def __init__(self, bounds: Bounds, values: Mapping[str, Any], run_lock: int, output: OutputLog) -> None:
-        self._bounds, self._run_lock, self._output = bounds, run_lock, output
-        self._state, self._stamp = f"{values['directory']}/{STATE_NAME}", values["stamp"]
-        self._ready, self._timers = Readiness(), Timers()
-        self.said_at: float = values["said_at"]
-        self.is_over = self._stamp is None
-        bounds.time_job(self._timers, values["gate_opened_at"], self._end)
-        bounds.time_silence(self._timers, self.said_at, self._end)
-        bounds.time_sign_of_life(self._timers, self._leave_sign_of_life)
 
-    def listen(self, wishes: Wishes, *others: int) -> None:
-        """To the output and to `wishes`; whatever comes of `others` is left to who is awake then."""
-        self._ready.watch(wishes.descriptor, wishes.wake)
-        for descriptor in others:
-            self._ready.watch(descriptor, self._end)
-        if not self._output.is_over:
-            self._ready.watch(self._output.pipe, self._take_output)
+def _sign_of_life(run_lock: int) -> bool:
+    """Leave one; where that fails, whoever is awake can tell of it."""
+    try:
+        touch(run_lock)
+    except OSError:
+        return False
+    return True
 
-    def round(self) -> None:
-        """Wait until something happens, or is due."""
-        self._ready.round(self._timers.milliseconds())
-        self._timers.run()
 
-    def state_has_changed(self) -> bool:
-        """Whether state.json is not the one any more that was handed over."""
-        return self._stamp is None or stamp_of(self._state) != tuple(self._stamp)
-
-    def _end(self) -> None:
-        self.is_over = True
-
-    def _take_output(self) -> None:
-        if self._output.take():
-            self.said_at = time.monotonic()
-            self._bounds.time_silence(self._timers, self.said_at, self._end)
-        if self._output.is_over:
-            self._ready.unwatch(self._output.pipe)
-        self.is_over |= self._bounds.are_exceeded_by(self._output.written_bytes)
-
-    def _leave_sign_of_life(self) -> None:
-        """Where that fails, whoever is awake can tell of it."""
-        try:
-            touch(self._run_lock)
-        except OSError:
-            self.is_over = True
-        self.is_over |= self.state_has_changed()
-        self._bounds.time_sign_of_life(self._timers, self._leave_sign_of_life)
+def _is_another(values: Mapping[str, Any]) -> bool:
+    """Whether state.json is not the one any more that was handed over."""
+    return values["stamp"] is None or stamp_of(f"{values['directory']}/{STATE_NAME}") != tuple(values["stamp"])
 
 
 def stamp_of(path: str) -> Stamp | None:
