@@ -9,6 +9,8 @@ from __future__ import annotations
 from fable_exec.proofbind.axes import Axis, AxisResult, AxisState
 from fable_exec.proofbind.canonical import canonical_bytes
 from fable_exec.proofbind.documents import ProofDocument, parse_document
+from fable_exec.proofbind.facts import Facts, MalformedFacts, read_facts
+from fable_exec.proofbind.gaps import facts_gaps
 from fable_exec.proofbind.headline import FABLE_1, Headline, HeadlineRules, derive
 from fable_exec.proofbind.integrity import IntegrityResult, verify_integrity
 
@@ -17,12 +19,16 @@ __all__ = [
     "Axis",
     "AxisResult",
     "AxisState",
+    "Facts",
     "Headline",
     "HeadlineRules",
     "IntegrityResult",
+    "MalformedFacts",
     "ProofDocument",
     "canonical_bytes",
     "derive",
+    "facts_gaps",
     "parse_document",
+    "read_facts",
     "verify_integrity",
 ]

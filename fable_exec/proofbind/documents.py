@@ -85,7 +85,7 @@ def parse_document(source: bytes | Mapping[str, Any], max_bytes: int = MAX_DOCUM
         if isinstance(source, Mapping):
             require_strict(source)
             return _document(source)
-        return _document(parse_strict(bytes(source), max_bytes))
+        return _document(parse_strict(source, max_bytes))
     except JsonFault as fault:
         return failed(Axis.DOCUMENT, fault.code, f"the document is no strict JSON: {fault}")
 

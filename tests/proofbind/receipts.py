@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fable_exec.proofbind.canonical import canonical_sha256
+from fable_exec.proofbind.facts import Facts, read_facts
 from tests.proofbind.signed import PROOFS
 
 ABSENT = object()
@@ -34,3 +35,10 @@ def changed(changes: Mapping[str, Any] | None = None, receipt: Mapping[str, Any]
 def gate(name: str, status: str = "passed", provenance: str = "exogenous") -> dict[str, str]:
     """A quality gate as it stands among the facts."""
     return {"name": name, "status": status, "provenance": provenance}
+
+
+def facts(receipt: Mapping[str, Any]) -> Facts:
+    """What a receipt says happened."""
+    read = read_facts(receipt["facts"])
+    assert read is not None
+    return read

@@ -9,10 +9,10 @@ import pytest
 from fable_exec.proofbind import AxisState, ProofDocument
 from fable_exec.proofbind.axes import MAX_DETAIL, AxisResult
 from fable_exec.proofbind.coherence import COMPLETED_RUN_STATUSES, check_cost, check_execution, check_gates, check_schema
-from fable_exec.proofbind.facts import FAILED_RUN_STATUSES, read_facts
+from fable_exec.proofbind.facts import FAILED_RUN_STATUSES
 from fable_exec.proofbind.gaps import check_degraded, facts_gaps, gap_texts
 from fable_exec.proofbind.seal import check_hash
-from tests.proofbind.receipts import ABSENT, VALID, changed, gate
+from tests.proofbind.receipts import ABSENT, VALID, changed, facts, gate
 
 PASSED = (AxisState.PASS, "")
 NO_TOKENS = {"input_tokens": 0, "output_tokens": 0, "cache_read_tokens": None, "cache_creation_tokens": 0}
@@ -161,8 +161,7 @@ def test_a_gap_that_follows_from_the_facts_has_to_be_owned_up_to(changes: dict[s
     def with_entries(*entries: Any) -> tuple[AxisState, str]:
         return answer(check_degraded(document({**changes, "honesty/degraded": list(entries)})))
 
-    facts = read_facts(changed(changes)["facts"])
-    assert facts is not None and facts_gaps(facts) == (item,)
+    assert facts_gaps(facts(changed(changes))) == (item,)
     assert with_entries({"item": item, "status": "failed", "reason": "it is so"}) == PASSED
     assert with_entries({"item": item}, {"item": "more"}, 5, None, ["x"]) == PASSED
     assert with_entries(item) == PASSED

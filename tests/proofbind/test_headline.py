@@ -11,11 +11,11 @@ import pytest
 from fable_exec.proofbind import FABLE_1, AxisState, Headline, HeadlineRules, ProofDocument, derive
 from fable_exec.proofbind.facts import Facts, Gate, MalformedFacts, read_facts
 from fable_exec.proofbind.headline import LOKI_GENERATOR, LOKI_VERIFIER, check_headline, derived_headlines, recorded_headline
+from tests.proofbind import receipts
 from tests.proofbind.receipts import ABSENT, VALID, changed, gate
 
 VERIFIED, GAPS, NOT = Headline.VERIFIED, Headline.WITH_GAPS, Headline.NOT_VERIFIED
-GREEN = read_facts(VALID["facts"])
-assert GREEN is not None
+GREEN = receipts.facts(VALID)
 ALL_RULES = (LOKI_GENERATOR, LOKI_VERIFIER, FABLE_1)
 EXOGENOUS_FAILED = Gate("static_analysis", "failed", "exogenous")
 ADVISORY_FAILED = Gate("code_review", "failed", "advisory")
@@ -233,7 +233,7 @@ def test_facts_of_another_type_are_a_fault_and_not_true_or_false(path: str, valu
 
 def test_facts_that_say_nothing_are_no_fault() -> None:
     assert read_facts({}) == read_facts(dict.fromkeys(VALID["facts"]))
-    assert derive(read_facts({}) or GREEN, False, FABLE_1) is NOT
+    assert derive(receipts.facts({"facts": {}}), False, FABLE_1) is NOT
 
 
 def test_a_document_may_ask_for_our_own_rules_and_for_no_others() -> None:
