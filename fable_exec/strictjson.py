@@ -12,7 +12,16 @@ import re
 from collections import Counter
 from typing import Any
 
-__all__ = ["MAX_DEPTH", "MAX_DOCUMENT_BYTES", "MAX_INTEGER_DIGITS", "MAX_VALUES", "JsonFault", "parse_strict", "require_strict"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_DOCUMENT_BYTES",
+    "MAX_INTEGER_DIGITS",
+    "MAX_VALUES",
+    "JsonFault",
+    "is_deeper",
+    "parse_strict",
+    "require_strict",
+]
 
 MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 64
@@ -110,19 +119,36 @@ def _require_plain(value: Any) -> None:
         raise _not_json(f"a {kind.__name__:.60}")
 
 
-def _require_small(raw: bytes) -> None:
-    """Before the scanner of the standard library runs: it recurses once a level, up to a limit that embedders may have raised."""
-    opened = raw.count(b"{") + raw.count(b"[")
-    if opened <= MAX_DEPTH and raw.count(b",") < MAX_VALUES - MAX_DEPTH:
-        return
-    structure = _STRING.sub(b"", raw)
-    if structure.count(b"{") + structure.count(b"[") + structure.count(b",") > MAX_VALUES:
-        raise _too_many()
+def is_deeper(raw: bytes, levels: int) -> bool:
+    """Whether JSON that begins with `raw` is nested deeper than so many levels, before anybody has read it.
+
+    The scanner of the standard library recurses once a level, up to a limit that embedders may have raised until the stack
+    overflows.
+    """
+    if _opened(raw) <= levels:
+        return False
     depth = 0
-    for bracket in _BRACKET.findall(structure):
+    for bracket in _BRACKET.findall(_STRING.sub(b"", raw)):
         depth += 1 if bracket in b"[{" else -1
-        if depth > MAX_DEPTH:
-            raise _too_deep()
+        if depth > levels:
+            return True
+    return False
+
+
+def _require_small(raw: bytes) -> None:
+    if _separators(raw) > MAX_VALUES and _separators(_STRING.sub(b"", raw)) > MAX_VALUES:
+        raise _too_many()
+    if is_deeper(raw, MAX_DEPTH):
+        raise _too_deep()
+
+
+def _separators(raw: bytes) -> int:
+    """One for each value, or more."""
+    return _opened(raw) + raw.count(b",")
+
+
+def _opened(raw: bytes) -> int:
+    return raw.count(b"{") + raw.count(b"[")
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ the state of, so that a file from elsewhere is not taken for it.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NoReturn
@@ -15,6 +14,7 @@ from typing import Any, NoReturn
 import attrs
 
 from fable_exec.errors import StateUnreadable
+from fable_exec.strictjson import is_deeper
 
 __all__ = [
     "MAX_DOCUMENT_BYTES",
@@ -31,11 +31,7 @@ __all__ = [
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
 _MAX_DEPTH = 64
-"""The scanner recurses once a level, up to a limit that embedders may have raised until the stack overflows."""
 _TOO_DEEP = f"it is nested more than {_MAX_DEPTH} levels deep"
-_BRACKET = re.compile(rb"[][{}]")
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
-"""One without its end too, so that a file full of quotes is still walked once."""
 
 _LONGEST_SHOWN = 400
 _NESTING = (dict, list, tuple)
@@ -165,7 +161,8 @@ def decode_document(raw: bytes, form: Form) -> dict[str, Any]:
 
 def parse_object(raw: bytes) -> dict[str, Any]:
     """The JSON object that `raw` is, and nothing that two readers could take for two things. Raises BadDocument."""
-    _require_shallow(raw)
+    if is_deeper(raw, _MAX_DEPTH):
+        raise BadDocument(Unreadable.FOREIGN, _TOO_DEEP)
     try:
         document = _decode(raw.decode("ascii"))
     except BadDocument:
@@ -179,16 +176,6 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise BadDocument(Unreadable.FOREIGN, "it is not a JSON object")
     return document
-
-
-def _require_shallow(raw: bytes) -> None:
-    if raw.count(b"{") + raw.count(b"[") <= _MAX_DEPTH:
-        return
-    depth = 0
-    for bracket in _BRACKET.findall(_STRING.sub(b"", raw)):
-        depth += 1 if bracket in b"[{" else -1
-        if depth > _MAX_DEPTH:
-            raise BadDocument(Unreadable.FOREIGN, _TOO_DEEP)
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
