@@ -17,7 +17,7 @@ from typing import NamedTuple, NoReturn, Protocol
 
 from . import kernel, steps, wire
 from .descriptor_limit import raise_descriptor_limit
-from .ending import terminate_tree
+from .ending import SETTLE_SECONDS, terminate_tree
 from .linuxos import has_children, pipe_unblocking
 from .passing import Passage
 from .places import Subreaper
@@ -27,8 +27,6 @@ from .resource_limits import IGNORED_BY_PYTHON, fork_limited
 from .spawn import SpawnFailed, Streams
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-SETTLE_SECONDS = 0.2
-"""Who is gone so long after the first process was not left behind: a shell does not wait for all it has started."""
 DELIVERY_SECONDS = 1.0
 """How long our reader may take for the rest of the output of a command that was ended."""
 KILL_ROUNDS = 4

@@ -13,6 +13,8 @@ from contextlib import ExitStack
 from .linuxos import has_children, pidfd_open, pidfd_send_signal
 from .proctree import children, read_stat
 
+SETTLE_SECONDS = 0.2
+"""Who is gone so long after the first process was not left behind: a shell does not wait for all it has started."""
 _STOPPED_OR_DEAD = frozenset("TtZX")
 _FREEZE_SECONDS = 0.1
 _STUBBORN_PAUSE_SECONDS = 0.002

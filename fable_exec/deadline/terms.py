@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from fable_exec.errors import InvalidRequest
+from fable_exec.executions.seconds import MAX_SECONDS, require_seconds
 
 __all__ = ["MAX_SECONDS", "Terms"]
-
-MAX_SECONDS = 366 * 24 * 3600.0
-"""Longer is a slip of the keyboard."""
 
 
 @attrs.frozen
@@ -30,15 +27,7 @@ class Terms:
     idle: float | None = None
 
     def __attrs_post_init__(self) -> None:
-        _require("hard", self.hard, above_zero=True)
-        _require("grace", self.grace, above_zero=False)
+        require_seconds("hard", self.hard, above_zero=True)
+        require_seconds("grace", self.grace, above_zero=False)
         if self.idle is not None:
-            _require("idle", self.idle, above_zero=True)
-
-
-def _require(name: str, seconds: float, *, above_zero: bool) -> None:
-    if type(seconds) not in (int, float):  # exactly: True is no number
-        raise InvalidRequest(f"{name} must be a number of seconds")
-    is_enough = seconds > 0 if above_zero else seconds >= 0
-    if not (is_enough and seconds <= MAX_SECONDS):  # so written that it refuses NaN
-        raise InvalidRequest(f"{name} must be {'above 0' if above_zero else '0 or more'}, and at most {MAX_SECONDS:.0f} seconds")
+            require_seconds("idle", self.idle, above_zero=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ import attrs
 
 from fable_exec.errors import InvalidRequest
 from fable_exec.executions.names import canonical_id
+from fable_exec.executions.seconds import require_seconds
 from fable_exec.lifecycle import POLICY_FAILURE_CODES
 from fable_exec.policy import BrokerPolicy, is_environment_name
 
@@ -24,7 +24,6 @@ VerdictName = Literal["exit-code"]
 """What tells whether a job that ended by itself with status 0 did what it was for."""
 
 MAX_SPEC_BYTES = 1024 * 1024
-_LONGEST_SECONDS = 366 * 86400.0
 _MAX_LABELS, _MAX_LABEL_CHARACTERS = 64, 256
 _MAX_ARGUMENTS, _MAX_ARGUMENT_BYTES = 10_000, 128 * 1024
 _MIB = 1024 * 1024
@@ -114,10 +113,10 @@ class ExecutionSpec:
         self._check_texts()
         for name in ("hard_timeout_seconds", "idle_timeout_seconds"):
             if getattr(self, name) is not None:
-                _check_seconds(name, getattr(self, name), above=0.0)
-        _check_seconds("heartbeat_seconds", self.heartbeat_seconds, above=0.0)
+                require_seconds(name, getattr(self, name), above_zero=True)
+        require_seconds("heartbeat_seconds", self.heartbeat_seconds, above_zero=True)
         for name in ("stop_grace_seconds", "descendant_grace_seconds", "restart_delay_seconds"):
-            _check_seconds(name, getattr(self, name))
+            require_seconds(name, getattr(self, name), above_zero=False)
         for name in ("max_output_bytes", "log_bytes"):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < 0):
@@ -180,9 +179,3 @@ def _is_of_bytes(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _check_seconds(name: str, value: float, above: float = -1.0) -> None:
-    is_number = type(value) in (int, float) and math.isfinite(value)
-    if not is_number or not above < value <= _LONGEST_SECONDS or value < 0:
-        raise InvalidRequest(f"{name} must be a number of seconds up to {_LONGEST_SECONDS:g}, not {value!a:.80}")

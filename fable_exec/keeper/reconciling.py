@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from fable_exec._launcher import wire
+from fable_exec._launcher.ending import SETTLE_SECONDS
 from fable_exec.executions.documents import Emptiness
 from fable_exec.keeper.job import Job
 from fable_exec.keeper.timers import Timers
@@ -20,8 +21,6 @@ __all__ = ["Reconciliation"]
 
 _ANSWER_SECONDS = 5.0
 _KILL_SECONDS = 2.0
-_SETTLE_SECONDS = 0.2
-"""Who is gone so long after the leader was not left behind: a shell does not wait for all it has started."""
 _TIMER = "reconcile"
 
 
@@ -47,7 +46,7 @@ class Reconciliation:
         if message["empty"]:
             self._end_init()
         elif "members" in message and not self._is_settled:
-            self._timers.set(_TIMER, _SETTLE_SECONDS, self._look_again)
+            self._timers.set(_TIMER, SETTLE_SECONDS, self._look_again)
         elif "members" in message and not self.emptiness.found:
             self.emptiness = attrs.evolve(self.emptiness, found=self._members or [[0, "?"]], term_sent=True)
             self._ask("terminate", self._grace_seconds, self._grace_is_over)

@@ -189,7 +189,7 @@ def typed_wrongly(root: Path, capfd: pytest.CaptureFixture[str]) -> Wrongly:
 def test_a_number_that_no_time_can_have_is_refused_by_its_flag(flag: str, typed_wrongly: Wrongly, workspace: Path) -> None:
     for number in ("-1", "nan", "inf", "-inf", "1e300"):
         words = typed_wrongly("start", "--workspace", str(workspace), flag, number, "--", "true")
-        assert words.startswith(f"{flag} must be a number of seconds up to ")
+        assert words.startswith(f"{flag} must be a number of seconds, ")
 
 
 REFUSED = {

@@ -23,7 +23,7 @@ def test_what_is_no_bounded_number_of_seconds_is_refused_at_every_place(bad: Any
 def test_only_the_grace_may_be_nothing() -> None:
     assert Terms(MAX_SECONDS, 0, None).grace == 0
     for terms in ((0, 1, None), (1, 1, 0)):
-        with pytest.raises(InvalidRequest, match="must be above 0"):
+        with pytest.raises(InvalidRequest, match="must be a number of seconds, above 0 and at most 31622400, not 0"):
             Terms(*terms)
 
 
