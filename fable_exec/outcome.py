@@ -284,7 +284,10 @@ class Applied:
 
 
 class Observed(Enum):
-    """Which refused calls of a command `denials` would tell: the value is the word of the policy and on the wire."""
+    """Which refused calls of a command `denials` would tell: the value is the word of the policy and on the wire.
+
+    `OFF` also where a launcher did not hand over in time what was noted, because it was lost or the tree took too long to end.
+    """
 
     OFF = "off"
     CHANGES = "changes"

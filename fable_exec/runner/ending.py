@@ -22,7 +22,7 @@ class Ending:
     """The facts of one command's end, as they come.
 
     Args:
-        applied: what held for it. observed: what an observer could have noted.
+        applied: what held for it. observed: what an observer notes of it.
     """
 
     def __init__(self, applied: tuple[Applied, ...], observed: Observed) -> None:
@@ -36,6 +36,7 @@ class Ending:
         """The tree was proved gone."""
         self.found: tuple[Denial, ...] = ()
         """What the look after the command found."""
+        self._has_word = False
         self._exit = _UNKNOWN
         self._survivors: tuple[Survivor, ...] = ()
         self._refused: tuple[Denial, ...] = ()
@@ -48,6 +49,7 @@ class Ending:
 
     def note_done(self, message: dict[str, Any]) -> None:
         """The launcher's word on the whole tree."""
+        self._has_word = True
         self._survivors = tuple(Survivor(pid, name) for pid, name in message["survivors"])
         if "refusals" in message:
             self._refused, self._refused_beyond = denials_of(message["refusals"]), message["beyond"]
@@ -94,7 +96,7 @@ class Ending:
             applied=self._applied_in_fact(),
             denials=(*self._refused, *(() if succeeded else self._unsure), *self.found),
             denials_omitted=self._refused_beyond + (len(self._unsure) if succeeded else 0),
-            observed=self._observed,
+            observed=self._observed if self._has_word else Observed.OFF,  # what was noted came with that word
         )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fable_exec import Confinement, ExecutionBroker, LaunchFailed
-from fable_exec.outcome import EndedBy
+from fable_exec.outcome import EndedBy, Observed
 from tests.confinement.places import confined, in_modes, run
 from tests.denials.told import PROGRAMS, await_word
 from tests.hosts import alive_with, unique_sleep
@@ -84,7 +84,7 @@ def test_a_killed_observer_takes_its_commands_with_it(mode: str, workspace: Path
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
         result = started.wait()
-        assert result is not None and result.outcome is EndedBy.BROKER_LOST
+        assert result is not None and (result.outcome, result.observed) == (EndedBy.BROKER_LOST, Observed.OFF)
         assert not (workspace / "failed").exists()
         for _ in range(20):  # what dies may still take a request
             if broker.execute_command(("true",)).outcome is not EndedBy.BROKER_LOST:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fable_exec import CommandResult, ExecutionBroker
-from fable_exec.broker import StartedCommand
+from fable_exec.calls.handles import CommandHandle
 from fable_exec.protocol import Output
 from tests.confinement.places import available
 
@@ -24,7 +24,7 @@ def python(broker: ExecutionBroker, text: str, *arguments: object, **more: objec
     return broker.execute_command(("python3", "-c", text, *map(str, arguments)), **more)  # type: ignore[arg-type]  # arguments of a call, passed on as given
 
 
-def await_word(started: StartedCommand, word: bytes) -> None:
+def await_word(started: CommandHandle, word: bytes) -> None:
     """Until the command has written `word`: that it was started says only that it will run."""
     written = b""
     for event in started.events():

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from fable_exec.supervisor import Execution, Supervisor
 from tests import boxes, tree_shapes
@@ -225,8 +225,11 @@ def _fields(pid: int | str) -> list[str]:
         return ["gone"] * 20
 
 
-def zombies_of(rung: str, alteration: str) -> int:
-    """How many of three hundred orphans that died at once still lie about, when their job has gone on for long."""
+def tell_zombies(rung: str, alteration: str) -> NoReturn:
+    """Print how many of three hundred orphans that died at once still lie about, when their job has gone on for long.
+
+    It ends without the usual ways: the box ends with us, and the job with the box.
+    """
     program = _ORPHANS.replace("1000", "300") + "signal.pause()"
     with tempfile.TemporaryDirectory() as directory, supervising(Path(directory), alteration) as supervisor:
         os.chmod(directory, 0o700)
@@ -241,7 +244,8 @@ def zombies_of(rung: str, alteration: str) -> int:
         give_up_at = time.monotonic() + 3
         while left() and time.monotonic() < give_up_at:
             time.sleep(0.01)
-        return left()  # the box ends with us, and the job with the box
+        print(left(), flush=True)
+        os._exit(0)
 
 
 def _scene(supervisor: Supervisor, directory: Path, rung: str) -> Scene:
@@ -257,7 +261,7 @@ def in_a_box(
 
 
 def zombies_in_a_box(rung: str, cwd: Path, alteration: str) -> int:
-    """`zombies_of`, in a pid box."""
+    """What `tell_zombies` tells, in a pid box."""
     found: int = _in_a_box(rung, cwd, FEWER_PIDS, alteration, "--zombies")
     return found
 
@@ -280,8 +284,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--zombies", action="store_true")
     given = parser.parse_args(arguments)
     if given.zombies:
-        print(json.dumps(zombies_of(given.rung, given.alteration)))
-        return
+        tell_zombies(given.rung, given.alteration)
     print(json.dumps(_run_all(given.rung, given.names, given.others, given.alteration)))
 
 

@@ -24,7 +24,7 @@ from tests.keeper.scenes import (
     until,
     zygote_of,
 )
-from tests.keeper.test_stops import KEEPER, MOMENTS, SELF
+from tests.keeper.test_stops import KEEPER, MOMENTS, meetings
 
 RUNGS = [pytest.param(rung, marks=pytest.mark.requires_ability(*NEEDS[rung])) for rung in NEEDS]
 
@@ -137,9 +137,7 @@ AFTER_THE_START = ("it is about to be handed over", "it is about to wait", "it w
 """What the starter of a job that ends at once never comes to."""
 
 
-@pytest.mark.parametrize("whom", [SELF, KEEPER], ids=["self", "keeper"])
-@pytest.mark.parametrize("moment", [pytest.param(moment, id=moment.replace(" ", "-")) for moment in (*MOMENTS, *LATER)])
-@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize(("rung", "moment", "whom"), [*meetings({**MOMENTS, **LATER})])
 def test_a_keeper_that_dies_at_a_moment_takes_the_job_along_and_it_is_never_run_again(
     tmp_path: Path, workspace: Path, rung: str, moment: str, whom: str
 ) -> None:

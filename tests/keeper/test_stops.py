@@ -6,8 +6,9 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -183,6 +184,21 @@ MOMENTS = {
 """A starter acts from where there is one until it has handed over."""
 SELF, KEEPER = "os.getpid()", "os.getsid(0)"
 """Who is met: whoever acts, or the keeper, who leads the session of both."""
+
+
+def meetings(moments: Mapping[str, tuple[str, str, str]]) -> Iterator[Any]:
+    """(rung, moment, whom) of each that differs; the keeper of a starter is met on both rungs by the deep runs alone."""
+    for moment, (place, _, _) in moments.items():
+        for rung, needs in NEEDS.items():
+            for who, whom in (("self", SELF), ("keeper", KEEPER)):
+                if whom == KEEPER and place in ("zygote", "keeper"):
+                    continue  # it acts itself
+                marks = [pytest.mark.requires_ability(*needs)]
+                if whom == KEEPER and rung == "subreaper":
+                    marks.append(pytest.mark.deep)
+                yield pytest.param(rung, moment, whom, id="-".join((rung, *moment.split(), who)), marks=marks)
+
+
 _AT_THAT_MOMENT = """
 import functools, os, signal
 from fable_exec.keeper import course, inits, job, keeper, recording, starting, zygote
@@ -202,18 +218,12 @@ setattr({place}, "{name}", signalled({place}.{name}, "{moment}", {number}))
 """
 
 
-@pytest.fixture(params=[pytest.param(moment, id=moment.replace(" ", "-")) for moment in MOMENTS])
-def alteration(request: pytest.FixtureRequest, whom: str) -> Iterator[str]:
-    """A keeper or starter that gets a signal at a moment that nobody could meet from outside."""
-    place, name, moment = MOMENTS[request.param]
-    number = int(signal.SIGTERM)
-    yield WITHOUT_GROUPS + _AT_THAT_MOMENT.format(place=place, name=name, moment=moment, number=number, whom=whom)
-
-
-@pytest.mark.parametrize("whom", [SELF, KEEPER], ids=["self", "keeper"])
-@pytest.mark.parametrize("rung", [pytest.param(rung, marks=pytest.mark.requires_ability(*NEEDS[rung])) for rung in NEEDS])
-def test_a_signal_that_comes_early_is_honoured(tmp_path: Path, workspace: Path, rung: str, alteration: str) -> None:
-    """S83, S84: there is no moment in which it ends the keeper or is forgotten."""
+@pytest.mark.parametrize(("rung", "moment", "whom"), [*meetings(MOMENTS)])
+def test_a_signal_that_comes_early_is_honoured(tmp_path: Path, workspace: Path, rung: str, moment: str, whom: str) -> None:
+    """S83, S84: there is no moment in which it ends the keeper or is forgotten, nor the starter."""
+    place, name, when = MOMENTS[moment]
+    signalled = _AT_THAT_MOMENT.format(place=place, name=name, moment=when, number=int(signal.SIGTERM), whom=whom)
+    alteration = WITHOUT_GROUPS + signalled
     with supervising(tmp_path, alteration) as supervisor:
         scene = Scene(supervisor=supervisor, workspace=workspace, rung=rung)
         execution = scene.ended(scene.shell("sleep 1; echo here >made; sleep 60"))

@@ -151,7 +151,7 @@ def kill_a_host(workspace: Path, mode: str, delay: float, *more: str) -> None:
         os.close(reading)
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.013, 0.11, 0.31, 0.52, 0.77])
+@pytest.mark.parametrize("delay", [0.0, 0.11, 0.52])
 def test_nothing_outlives_a_host_that_is_killed(workspace: Path, mode: str, delay: float) -> None:
     kill_a_host(workspace, mode, delay)
 

@@ -24,7 +24,7 @@ from fable_exec.statefile import Source
 from fable_exec.statefile.records import Condition
 from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor
 from tests.supervision_runs.blows import TARGETS, Family, Moment, Watch
-from tests.supervision_runs.jobs import Evidence, runs, spec_of, until
+from tests.supervision_runs.jobs import Evidence, await_handed_over, runs, spec_of, until
 
 STORIES = ("ends", "leaves a daemon", "is stopped")
 _TICK_SECONDS = 0.01
@@ -329,6 +329,7 @@ def orphan(directory: str, rung: str) -> dict[str, Any]:
         until(lambda: Evidence.of(workspace).runners(first.execution_id))
         leader, keeper = first.document["runner_pid"], first.document["supervisor_pid"]
         init = int(Path(f"/proc/{leader}/stat").read_text().rpartition(")")[2].split()[1])
+        await_handed_over(keeper)
         os.kill(init, signal.SIGSTOP)
         os.kill(keeper, signal.SIGKILL)
         found = supervisor.wait(first.execution_id, _LONGEST_SECONDS)
@@ -360,6 +361,7 @@ def unbound(directory: str, rung: str) -> dict[str, Any]:
         until(lambda: Evidence.of(workspace).says(name, "daemon"))
         leader, keeper = job.document["runner_pid"], job.document["supervisor_pid"]
         init = int(Path(f"/proc/{leader}/stat").read_text().rpartition(")")[2].split()[1])
+        await_handed_over(keeper)
         for number in (signal.SIGSTOP, signal.SIGKILL):  # neither may have its say when the other is dead
             for pid in (init, keeper):
                 os.kill(pid, number)

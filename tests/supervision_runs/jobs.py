@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from fable_exec._launcher.proctree import children
 from fable_exec.executions import ExecutionDirectory
 from fable_exec.executions.holding import is_held
 from fable_exec.policy import BrokerPolicy, Confinement
@@ -112,6 +113,11 @@ class Evidence:
     def faults(self) -> list[str]:
         """Second runners of an id, and runners beside others in the workspace, as they noticed it themselves."""
         return [f"{word.name} {word.what}" for word in self.words if word.what in ("twice", "beside")]
+
+
+def await_handed_over(keeper: int) -> None:
+    """Until the starter, which would end the job in its keeper's place, is gone."""
+    until(lambda: len(children(keeper)) == 1)
 
 
 def await_keeper(root: Path, execution_id: str, seconds: float = 30.0) -> None:

@@ -13,12 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fable_exec._launcher.proctree import children
 from fable_exec.errors import IdentityLost
 from fable_exec.policy import BrokerPolicy, Confinement
 from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor
 from tests.supervision_runs.holding_up import held_up_at_its_signal
-from tests.supervision_runs.jobs import await_keeper, until
+from tests.supervision_runs.jobs import await_handed_over, await_keeper, until
 from tests.supervision_runs.strangers import Stranger, with_strangers
 
 _STATUS = 7
@@ -94,7 +93,7 @@ def at_stop(scene: _Scene) -> tuple[str, list[str]]:
     """A stop is asked for; when the keeper is about to signal the leader that ends by itself, and a stranger gets its number."""
     execution = scene.start("alone")
     keeper, leader = (execution.document[name] for name in ("supervisor_pid", "runner_pid"))
-    until(lambda: len(children(keeper)) == 1)  # its starter, who would send the signal before that, has handed over to it
+    await_handed_over(keeper)
     strangers: list[Stranger] = []
 
     def pass_number_on() -> None:

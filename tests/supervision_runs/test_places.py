@@ -5,15 +5,25 @@ What is weaker there is told by the record of who is who: a member of the identi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.supervision_runs.jobs import PROOFS
+from tests.supervision_runs.jobs import NEEDS, PROOFS, RUNGS
 from tests.supervision_runs.places import WAYS
 
 pytestmark = pytest.mark.requires_ability("userns")
+
+
+def each_way() -> Iterator[Any]:
+    """(way, rung): each way and each rung by default, all pairs by the deep runs."""
+    for at, (way, rung) in enumerate(itertools.product(WAYS, RUNGS)):
+        able = [pytest.mark.requires_ability(*NEEDS[rung])]
+        is_default = at % len(RUNGS) == at // len(RUNGS) % len(RUNGS)
+        yield pytest.param(way, rung, marks=able if is_default else [*able, pytest.mark.deep])
+
 
 WHOLE = ["birth", "number of its own", "boot"]
 LOST = {
@@ -49,12 +59,12 @@ def test_whole_lives_without_the_name_of_the_boot(inside: Callable[..., Any], ru
     assert_lived(inside("life", powers=True, rung=rung, place=place), identity)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "rung"), [*each_way()], indirect=["rung"])
 def test_whole_lives_in_namespaces(inside: Callable[..., Any], rung: str, way: str) -> None:
     assert_lived(inside("life", powers=True, into=WAYS[way], rung=rung), WHOLE)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "rung"), [*each_way()], indirect=["rung"])
 def test_from_another_namespace_it_is_seen_stopped_and_waited_for(inside: Callable[..., Any], rung: str, way: str) -> None:
     """Whether a job of another PID namespace is dead cannot be told by its number: its end is recorded by those who can tell."""
     can_tell = "PID" not in way
@@ -66,7 +76,7 @@ def test_from_another_namespace_it_is_seen_stopped_and_waited_for(inside: Callab
     }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "rung"), [*each_way()], indirect=["rung"])
 def test_what_was_started_in_another_namespace(inside: Callable[..., Any], rung: str, way: str) -> None:
     """One that ended with its PID namespace is left as it was found, and its workspace is free."""
     answer = inside("resided", powers=True, rung=rung, way=way)
