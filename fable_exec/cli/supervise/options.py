@@ -9,10 +9,11 @@ import click
 
 from fable_exec.cli.exits import of_supervise_failure
 from fable_exec.cli.showing import at_the_door
-from fable_exec.errors import UnknownExecution
+from fable_exec.executions import ExecutionDirectory
 from fable_exec.executions.names import canonical_id
 from fable_exec.outcome import display_text
 from fable_exec.supervisor import Execution, Supervisor
+from fable_exec.supervisor.execution import required
 
 __all__ = ["AS_JSON", "ID", "ROOT", "canonical", "door", "found_in", "pairs", "seconds"]
 
@@ -52,7 +53,4 @@ def door(act: Callable[[], int], as_json: bool) -> int:
 
 def found_in(supervisor: Supervisor, execution_id: str) -> Execution:
     """The execution of that id. Raises UnknownExecution, StateUnreadable."""
-    found = supervisor.get(execution_id)
-    if found is None:
-        raise UnknownExecution(f"there is no execution {execution_id} in {supervisor.root}", execution_id=execution_id)
-    return found
+    return required(ExecutionDirectory.of(supervisor.root, execution_id))
