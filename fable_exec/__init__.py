@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from fable_exec.outcome import Applied, Captured, Denial, EndedBy, Observed, Outcome, Survivor
     from fable_exec.policy import (
         ArgumentPolicy,
+        AssurancePolicy,
         AuditRules,
         BrokerPolicy,
         Confinement,
@@ -68,8 +69,8 @@ _ROOMS = {
     ),
     "outcome": ("Applied", "Captured", "Denial", "EndedBy", "Observed", "Outcome", "Survivor"),
     "policy": (
-        "ArgumentPolicy", "AuditRules", "BrokerPolicy", "Confinement", "EnvironmentPolicy", "Limits", "PathRules", "Protections",
-        "load_policy",
+        "ArgumentPolicy", "AssurancePolicy", "AuditRules", "BrokerPolicy", "Confinement", "EnvironmentPolicy", "Limits", "PathRules",
+        "Protections", "load_policy",
     ),
     "protocol": ("CommandResult", "Event", "Exited", "InspectResult", "Output", "ProbeResult", "Started", "WriteResult"),
     "supervisor": ("Execution", "ExecutionSpec", "Recovered", "Supervisor", "UnreadableExecution"),
@@ -88,6 +89,7 @@ __all__ = [
     "Supervisor",
     "UnreadableExecution",
     "ArgumentPolicy",
+    "AssurancePolicy",
     "AuditRules",
     "BrokerPolicy",
     "EnvironmentPolicy",

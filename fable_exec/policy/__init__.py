@@ -6,6 +6,7 @@ It opens nothing but policy files and enforces nothing: `decision` decides, the 
 from __future__ import annotations
 
 from fable_exec.policy.arguments import ArgumentPolicy
+from fable_exec.policy.assurance import AssurancePolicy
 from fable_exec.policy.canonical import dump_json, dump_toml, to_mapping
 from fable_exec.policy.confinement import PROTECTIONS, Confinement, Protections
 from fable_exec.policy.document import load_policy, parse_json, parse_toml, read_document
@@ -19,6 +20,7 @@ __all__ = [
     "INJECTION_PREFIXES",
     "PROTECTIONS",
     "ArgumentPolicy",
+    "AssurancePolicy",
     "AuditRules",
     "BrokerPolicy",
     "Confinement",

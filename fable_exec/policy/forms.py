@@ -15,6 +15,7 @@ __all__ = [
     "environment_entry",
     "executable_entry",
     "expanded",
+    "formula",
     "path_directory",
     "protected_name",
     "readable_path",
@@ -103,6 +104,13 @@ def rules_document(text: str) -> str:
 def _can_be_toml(text: str) -> bool:
     """Whether `text` is more than one line, a comment, a table's head or has a value: a relative path is none of these."""
     return any(mark in text for mark in "\n=") or text.lstrip().startswith(("#", "["))
+
+
+def formula(text: str) -> str:
+    """A CTL formula in its one form, whatever blanks and brackets it was written with."""
+    from fable_exec.assurance.kripke import parse_formula  # a policy without formulas does not pay for it
+
+    return str(parse_formula(text))
 
 
 def protected_name(text: str) -> str:

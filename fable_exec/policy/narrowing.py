@@ -14,6 +14,7 @@ import attrs
 
 from fable_exec.errors import PolicyError
 from fable_exec.policy.arguments import ArgumentPolicy
+from fable_exec.policy.assurance import AssurancePolicy
 from fable_exec.policy.confinement import PROTECTIONS, Confinement, Protections
 from fable_exec.policy.names import is_injection_name, pattern_admits
 from fable_exec.policy.rules import Faults
@@ -202,6 +203,10 @@ NARROWING: Mapping[type[attrs.AttrsInstance], Mapping[str, Callable[[Any, Any], 
         "unknown_tools": _stricter("deny", "allow"),
         "tools": _common_or_none,
         "documents": _united,
+    },
+    AssurancePolicy: {
+        "formulas": _united,
+        "max_brittleness": min,
     },
     AuditRules: {
         "path": _one_file,

@@ -28,6 +28,7 @@ __all__ = [
     "OrNone",
     "Rule",
     "Seconds",
+    "Share",
     "Text",
     "Variables",
     "Whole",
@@ -40,6 +41,7 @@ Faults = list[tuple[str, str]]
 
 MAX_INTEGER = 2**53 - 1
 """Largest integer that every JSON reader keeps exactly (RFC 8259, section 6)."""
+_LEAST_SHARE = 0.01
 
 
 class Rule(Protocol):
@@ -128,6 +130,23 @@ class Seconds:
 
     def schema(self) -> dict[str, Any]:
         return {"type": "number", "exclusiveMinimum": 0, "maximum": self.high}
+
+
+@attrs.frozen
+class Share:
+    """A number from 0.01 to 1."""
+
+    def check(self, value: Any, path: str, faults: Faults) -> Any:
+        if type(value) not in (int, float):
+            faults.append((path, f"must be a number, not {shown(value)}"))
+            return value
+        if not _LEAST_SHARE <= value <= 1:
+            faults.append((path, f"must be from {_LEAST_SHARE} to 1, not {shown(value)}"))
+            return value
+        return float(value)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "number", "minimum": _LEAST_SHARE, "maximum": 1}
 
 
 @attrs.frozen

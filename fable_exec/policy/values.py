@@ -16,6 +16,7 @@ from typing import Any, Literal, cast
 import attrs
 
 from fable_exec.policy.arguments import ArgumentPolicy
+from fable_exec.policy.assurance import AssurancePolicy
 from fable_exec.policy.confinement import RESERVED_DIRECTORIES, Confinement
 from fable_exec.policy.fields import ruled, settle, texts, texts_or_none
 from fable_exec.policy.forms import environment_entry, executable_entry, path_directory, protected_name, token_digest
@@ -37,7 +38,7 @@ from fable_exec.policy.rules import (
     shown,
 )
 
-__all__ = ["ArgumentPolicy", "AuditRules", "BrokerPolicy", "EnvironmentPolicy", "Limits", "PathRules"]
+__all__ = ["ArgumentPolicy", "AssurancePolicy", "AuditRules", "BrokerPolicy", "EnvironmentPolicy", "Limits", "PathRules"]
 
 _KIB = 1024
 _MIB = 1024 * 1024
@@ -272,6 +273,10 @@ class BrokerPolicy:
     )
     argument_rules: ArgumentPolicy = attrs.field(
         factory=ArgumentPolicy, metadata=ruled(Nested(ArgumentPolicy), "How the arguments of commands are judged.")
+    )
+    assurance: AssurancePolicy = attrs.field(
+        factory=AssurancePolicy,
+        metadata=ruled(Nested(AssurancePolicy), "What must be true of the policy before anything runs under it."),
     )
     pin_executable_digest: bool = attrs.field(
         default=False,

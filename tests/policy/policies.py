@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from fable_exec.policy import (
     PROTECTIONS,
     ArgumentPolicy,
+    AssurancePolicy,
     AuditRules,
     BrokerPolicy,
     Confinement,
@@ -69,6 +70,11 @@ ARGUMENTS = st.builds(
     tools=st.none() | tuples(st.sampled_from(["git", "find", "é"])),
     documents=tuples(st.sampled_from(["# none", "/etc/rules.toml", '[[refused]]\nnames = ["x"]\nreason = "y"'])),
 )
+ASSURANCES = st.builds(
+    AssurancePolicy,
+    formulas=tuples(st.sampled_from(["AG !network_open", "EF (a & !b)"])),
+    max_brittleness=st.sampled_from([0.01, 0.5, 0.8, 1.0]),
+)
 MODES = st.sampled_from(["strict", "degradable", "off"])
 PORTS = st.lists(st.integers(1, 65535) | st.sampled_from([80, 443]), max_size=3, unique=True).map(tuple)
 CONFINEMENTS = st.builds(
@@ -100,6 +106,7 @@ POLICIES = st.builds(
     paths=PATHS,
     audit=AUDITS,
     argument_rules=ARGUMENTS,
+    assurance=ASSURANCES,
     confinement=CONFINEMENTS,
     locked_commands=st.sampled_from(["readonly", "deny"]),
     pin_executable_digest=st.booleans(),

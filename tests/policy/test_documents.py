@@ -87,6 +87,10 @@ mode = "enforce"
 unknown_tools = "allow"
 tools = ["git"]
 documents = ["# none"]
+
+[assurance]
+formulas = ["AG !network_open"]
+max_brittleness = 0.5
 """
 
 
@@ -331,6 +335,7 @@ def test_the_canonical_form_is_stable() -> None:
     assert dump_json(policy) == (
         '{"allowed_executables":["python","python3","pytest"],'
         '"argument_rules":{"documents":[],"mode":"off","tools":null,"unknown_tools":"deny"},'
+        '"assurance":{"formulas":[],"max_brittleness":0.8},'
         '"audit":{"on_failure":"refuse","path":null},"confinement":{"bind_ports":[],"connect_ports":[],"network":"off",'
         '"observe":"changes",'
         '"planted_files":"neutralise","protections":{"host_metadata":"degradable","host_reads":"strict","host_sockets":"strict",'

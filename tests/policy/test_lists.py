@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from fable_exec import ArgumentPolicy, BrokerPolicy, Confinement, EnvironmentPolicy, PathRules, PolicyError
+from fable_exec import ArgumentPolicy, AssurancePolicy, BrokerPolicy, Confinement, EnvironmentPolicy, PathRules, PolicyError
 
 
 def policies_of_lists(workspace: str) -> list[attrs.AttrsInstance]:
@@ -19,6 +19,7 @@ def policies_of_lists(workspace: str) -> list[attrs.AttrsInstance]:
         PathRules(protected=["secret"]),
         Confinement(network="ports", connect_ports=[443], bind_ports=[8080], runtime_read_paths=["/opt"]),
         ArgumentPolicy(tools=["git"], documents=["/rules.toml"]),
+        AssurancePolicy(formulas=["AG !network_open"]),
     ]
 
 

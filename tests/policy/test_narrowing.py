@@ -67,6 +67,8 @@ def widenings(merged: BrokerPolicy, policy: BrokerPolicy) -> list[str]:
         "tools": policy.argument_rules.tools is None
         or set(merged.argument_rules.tools or ("?" if merged.argument_rules.tools is None else ()))
         <= set(policy.argument_rules.tools),
+        "formulas": set(merged.assurance.formulas) >= set(policy.assurance.formulas),
+        "brittleness": merged.assurance.max_brittleness <= policy.assurance.max_brittleness,
         "documents": set(merged.argument_rules.documents) >= set(policy.argument_rules.documents),
         "confinement": confinement_widenings(merged.confinement, policy.confinement) == [],
         "pin": merged.pin_executable_digest or not policy.pin_executable_digest,
@@ -206,6 +208,8 @@ CASES: list[tuple[str, Any, Any, Any]] = [
     ("argument_rules.tools", None, ["git"], ("git",)),
     ("argument_rules.tools", ["git", "ls"], ["ls", "rm"], ("ls",)),
     ("argument_rules.documents", ["# a"], ["/etc/b.toml"], ("# a", "/etc/b.toml")),
+    ("assurance.formulas", ["AG a"], ["AG b", "AG  a"], ("AG a", "AG b")),
+    ("assurance.max_brittleness", 0.8, 0.5, 0.5),
     ("confinement.network", "full", "off", "off"),
     ("confinement.connect_ports", [80, 443], [443, 22], (443,)),
     ("confinement.bind_ports", [80], [443], ()),

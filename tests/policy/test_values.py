@@ -15,6 +15,7 @@ from fable_exec.errors import PolicyError
 from fable_exec.policy import (
     PROTECTIONS,
     ArgumentPolicy,
+    AssurancePolicy,
     AuditRules,
     BrokerPolicy,
     Confinement,
@@ -40,6 +41,7 @@ DEFAULTS: dict[type, dict[str, Any]] = {
         "confinement": Confinement.strict(),
         "locked_commands": "readonly",
         "argument_rules": ArgumentPolicy(),
+        "assurance": AssurancePolicy(),
         "pin_executable_digest": False,
         "launch": "auto",
     },
@@ -55,6 +57,7 @@ DEFAULTS: dict[type, dict[str, Any]] = {
     Protections: dict.fromkeys(PROTECTIONS, "strict")
     | dict.fromkeys(("host_metadata", "later_files", "other_processes", "resources"), "degradable"),
     ArgumentPolicy: {"mode": "off", "unknown_tools": "deny", "tools": None, "documents": ()},
+    AssurancePolicy: {"formulas": (), "max_brittleness": 0.8},
     EnvironmentPolicy: {"set": {}, "inherit": (), "request_names": (), "path": None},
     Limits: {
         "timeout_seconds": 120.0,
@@ -89,7 +92,7 @@ class Word(str):
     """A subclass that a rule must not keep: it could change its answers."""
 
 
-NESTED = ("environment", "limits", "paths", "audit", "confinement", "argument_rules")
+NESTED = ("environment", "limits", "paths", "audit", "confinement", "argument_rules", "assurance")
 REFUSED: list[tuple[type, str, Any, str]] = [
     # kind, field, value, path of the fault
     (BrokerPolicy, "workspace", "", "workspace"),
@@ -149,6 +152,11 @@ REFUSED: list[tuple[type, str, Any, str]] = [
     (Confinement, "runtime_read_paths", "/opt", "runtime_read_paths"),
     *[(Confinement, "planted_files", value, "planted_files") for value in ("", "delete", None)],
     *[(Confinement, "observe", value, "observe") for value in ("", "writes", True, None)],
+    *[
+        (AssurancePolicy, "formulas", value, path)
+        for value, path in (("AG a", "formulas"), (["AG a", "AG"], "formulas[1]"), ([""], "formulas[0]"), ([3], "formulas[0]"))
+    ],
+    *[(AssurancePolicy, "max_brittleness", value, "max_brittleness") for value in (0, 0.009, 1.01, True, "0.5", float("nan"))],
     *[(ArgumentPolicy, "mode", value, "mode") for value in ("", "on", None, True)],
     *[(ArgumentPolicy, "unknown_tools", value, "unknown_tools") for value in ("refuse", None)],
     *[(ArgumentPolicy, "tools", value, path) for value, path in (("git", "tools"), (["a", 3], "tools[1]"), (["\0"], "tools[0]"))],
@@ -268,6 +276,8 @@ ACCEPTED: list[tuple[type, str, Any, Any]] = [
     (EnvironmentPolicy, "inherit", ["PYTHONPATH", "LC_*", "G*"], ("PYTHONPATH", "LC_*", "G*")),
     (EnvironmentPolicy, "path", ["/bin"], ("/bin",)),
     (PathRules, "protected", [".git", ".env"], (".git", ".env")),
+    (AssurancePolicy, "formulas", ["AG( a->b )", "AG (a -> b)", "[]x"], ("AG (a -> b)", "AX x")),
+    (AssurancePolicy, "max_brittleness", 1, 1.0),
     (AuditRules, "path", "/var/log/a.jsonl", Path("/var/log/a.jsonl")),
 ]
 
