@@ -69,8 +69,8 @@ _ROOMS = {
     ),
     "outcome": ("Applied", "Captured", "Denial", "EndedBy", "Observed", "Outcome", "Survivor"),
     "policy": (
-        "ArgumentPolicy", "AssurancePolicy", "AuditRules", "BrokerPolicy", "Confinement", "EnvironmentPolicy", "Limits", "PathRules",
-        "Protections", "load_policy",
+        "ArgumentPolicy", "AssurancePolicy", "AuditRules", "BrokerPolicy", "Confinement", "EnvironmentPolicy", "Limits",
+        "PathRules", "Protections", "load_policy",
     ),
     "protocol": ("CommandResult", "Event", "Exited", "InspectResult", "Output", "ProbeResult", "Started", "WriteResult"),
     "supervisor": ("Execution", "ExecutionSpec", "Recovered", "Supervisor", "UnreadableExecution"),
