@@ -11,7 +11,13 @@ from fable_exec.proofbind.canonical import canonical_sha256
 from fable_exec.proofbind.facts import Facts, read_facts
 from tests.proofbind.signed import PROOFS
 
-ABSENT = object()
+class Absent(Enum):
+    """A member that is to be taken away; each worker of the suite shows it alike."""
+
+    ABSENT = "absent"
+
+
+ABSENT = Absent.ABSENT
 VALID: dict[str, Any] = json.loads((PROOFS / "valid_verified.proof.json").read_bytes())
 
 
