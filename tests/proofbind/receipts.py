@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 from fable_exec.proofbind.canonical import canonical_sha256
 from fable_exec.proofbind.facts import Facts, read_facts
 from tests.proofbind.signed import PROOFS
+
 
 class Absent(Enum):
     """A member that is to be taken away; each worker of the suite shows it alike."""
