@@ -14,8 +14,20 @@ from fable_exec.cli.showing import keep_standard_descriptors
 __all__ = ["COMMANDS", "PROGRAM", "main"]
 
 PROGRAM = "fable-exec"
-COMMANDS = ("run", "deadline", "supervise", "serve", "probe", "doctor", "policy", "audit", "digest")
-"""Each is the attribute `command` of the module of its name with `_command`."""
+COMMANDS = (
+    "run",
+    "deadline",
+    "supervise",
+    "serve",
+    "probe",
+    "doctor",
+    "policy",
+    "audit",
+    "digest",
+    "attest",
+    "verify-attestation",
+)
+"""Each is the attribute `command` of the module of its name, with `_` for `-`, and `_command`."""
 
 
 class _Commands(click.Group):
@@ -27,7 +39,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"fable_exec.cli.{cmd_name}_command").command
+        command: click.Command = importlib.import_module(f"fable_exec.cli.{cmd_name.replace('-', '_')}_command").command
         return command
 
 

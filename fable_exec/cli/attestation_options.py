@@ -1,0 +1,44 @@
+"""What `attest` and `verify-attestation` have in common: digests and files by name."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import click
+
+from fable_exec.attest.statements import is_sha256
+from fable_exec.cli.showing import one_line
+
+__all__ = ["ARTIFACTS", "digests", "is_digest", "named"]
+
+
+def is_digest(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+    """A SHA-256 of whatever case."""
+    digest = None if given is None else given.strip().lower()
+    if digest is not None and not is_sha256(digest):
+        raise click.BadParameter("give 64 hexadecimal digits")
+    return digest
+
+
+def named(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
+    """NAME=VALUE, repeated. A name that is given twice would have two values, of which one counts."""
+    pairs = [text.rpartition("=")[::2] for text in given]
+    for text, (name, value) in zip(given, pairs, strict=True):
+        if not name or not value:
+            raise click.BadParameter(f'"{one_line(text)}" is not NAME=VALUE')
+    if len(dict(pairs)) != len(pairs):
+        raise click.BadParameter("one name is given twice")
+    return dict(pairs)
+
+
+ARTIFACTS = click.option("--artifact", "artifacts", metavar="NAME=FILE", multiple=True, callback=named, help="A file besides.")
+
+
+def digests(files: Mapping[str, str]) -> dict[str, str]:
+    """The SHA-256 of each file, by its name. Raises OSError."""
+    found = {}
+    for name, path in files.items():
+        with open(path, "rb") as file:
+            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found

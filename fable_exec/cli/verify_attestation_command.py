@@ -1,0 +1,160 @@
+"""`fable-exec verify-attestation`: whether an attestation is by keys that count, and about what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import click
+
+from fable_exec.attest import (
+    PREDICATE_TYPE,
+    TREE_SUBJECT,
+    AttestationResult,
+    PublicKey,
+    Statement,
+    read_bundle,
+    verify_attestation,
+)
+from fable_exec.attest.bundles import MAX_BUNDLE_BYTES
+from fable_exec.cli.attestation_options import ARTIFACTS, digests, named
+from fable_exec.cli.digest_progress import shown_progress
+from fable_exec.cli.exits import Exit
+from fable_exec.cli.showing import at_the_door, one_line, print_object, say
+from fable_exec.errors import InvalidRequest, StateUnreadable
+from fable_exec.keypairs.public import MAX_PEM_BYTES
+from fable_exec.treedigest import Profile, tree_digest
+
+__all__ = ["command"]
+
+
+def _contents(max_bytes: int, path: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(max_bytes + 1)
+    except OSError as error:
+        raise click.BadParameter(one_line(f"{path}: {error.strerror}")) from error
+
+
+def _keys(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> list[tuple[str, bytes]]:
+    return [(path, _contents(MAX_PEM_BYTES, path)) for path in given]
+
+
+def _file(_: click.Context, __: click.Parameter, given: str) -> tuple[str, bytes]:
+    return given, _contents(MAX_BUNDLE_BYTES, given)
+
+
+@click.command("verify-attestation")
+@click.option("--key", "keys", metavar="FILE", multiple=True, required=True, callback=_keys, help="A public key that counts.")
+@click.option(
+    "--threshold", metavar="N", type=click.IntRange(1), default=1, show_default=True, help="How many of them must sign."
+)
+@click.option("--workspace", metavar="DIR", help="The tree that it must be about.")
+@ARTIFACTS
+@click.option("--subject", "subjects", metavar="NAME=DIGEST", multiple=True, callback=named, help="A digest that it must name.")
+@click.option("--predicate-type", metavar="URI", default=PREDICATE_TYPE, help="What it must claim.  [default: as `attest` does]")
+@click.option("--json", "as_json", is_flag=True, help="Print one object.")
+@click.argument("file", type=click.UNPROCESSED, callback=_file)
+def command(
+    keys: list[tuple[str, bytes]], threshold: int, workspace: str | None, artifacts: Mapping[str, str],
+    subjects: Mapping[str, str], predicate_type: str, as_json: bool, file: tuple[str, bytes],
+) -> int:  # fmt: skip
+    """Tell whether the attestation in FILE holds: one DSSE envelope, or one a line, of which one must hold.
+
+    What it must be about is named by --workspace, --artifact and --subject; with none of them it does not hold. Needs the extra
+    `sign`.
+
+    Exit status: 0 when it holds, 1 when it does not, 2 when FILE or a key cannot be read.
+    """
+
+    def act() -> int:
+        name, data = file
+        question = _Question(_public(keys), threshold, predicate_type, {**digests(artifacts), **subjects}, workspace)
+        results = [question.asked_of(each) for each in _envelopes(data)]
+        ok = any(result.ok for result in results)
+        if as_json:
+            print_object({"ok": ok, "attestations": [result.to_members() for result in results]})
+        else:
+            for line in _told(name, results):
+                say(line)
+        return Exit.OK if ok else Exit.FAILED
+
+    return at_the_door(act, as_json=as_json)
+
+
+def _public(keys: Sequence[tuple[str, bytes]]) -> list[PublicKey]:
+    try:
+        return [PublicKey.from_pem(pem, name=path) for path, pem in keys]
+    except StateUnreadable as error:
+        raise InvalidRequest(str(error)) from error
+
+
+def _envelopes(data: bytes) -> tuple[bytes, ...]:
+    try:
+        return read_bundle(data)
+    except StateUnreadable as error:
+        raise InvalidRequest(str(error)) from error
+
+
+@attrs.frozen
+class _Question:
+    """What is asked of each envelope."""
+
+    keys: list[PublicKey]
+    threshold: int
+    predicate_type: str
+    subjects: Mapping[str, str]
+    workspace: str | None
+
+    def asked_of(self, envelope: bytes) -> AttestationResult:
+        """The answer. The workspace is read as the statement says it was read, once a signature vouches for that."""
+        if self.workspace is None:
+            return self._verified(envelope, self.subjects)
+        signed = self._verified(envelope, {})
+        if signed.statement is None:
+            return signed
+        tree = _tree_of(signed.statement, self.workspace)
+        return self._verified(envelope, {**self.subjects, TREE_SUBJECT: tree})
+
+    def _verified(self, envelope: bytes, subjects: Mapping[str, str]) -> AttestationResult:
+        return verify_attestation(envelope, self.keys, subjects, predicate_type=self.predicate_type, threshold=self.threshold)
+
+
+def _tree_of(statement: Statement, workspace: str) -> str:
+    """The digest of the workspace now, by the rules of the statement's own."""
+    told: Any = statement.predicate.get("tree")
+    rules = told if isinstance(told, dict) else {}
+    of_loki = rules.get("profile") == Profile.LOKI_V3.value
+    engine = rules.get("engineDirectory")
+    with shown_progress() as on_progress:
+        found = tree_digest(
+            workspace, Profile.LOKI_V3 if of_loki else Profile.TREE, engine_directory=engine if isinstance(engine, str) else None,
+            on_progress=on_progress,
+        )  # fmt: skip
+    if not found.sha256:
+        raise InvalidRequest(f"{workspace} is not the top of a git worktree, so it has no digest of the profile loki-v3")
+    return found.sha256
+
+
+def _told(name: str, results: Sequence[AttestationResult]) -> Iterator[str]:
+    """A line for each that holds, or else for everything that stands against each."""
+    if not results:
+        yield f"REFUSED: {name}: it holds no attestation"
+    holding = [result for result in results if result.ok]
+    for result in holding:
+        signers = ", ".join(key.keyid for key in result.signers)
+        yield f"holds: {name}: signed by {signers}; {_summary(result)}"
+    for number, result in enumerate([] if holding else results, start=1):
+        where = f"{name}:{number}" if len(results) > 1 else name
+        for objection in result.objections:
+            yield f"REFUSED: {where}: {objection.detail} ({objection.reason})"
+
+
+def _summary(result: AttestationResult) -> str:
+    predicate = {} if result.statement is None else result.statement.predicate
+    execution = predicate.get("execution")
+    ended = execution.get("terminationReason") if isinstance(execution, dict) else None
+    proof = "with a bound proof" if result.bound else "without a bound proof"
+    return f"the run ended {ended}, {proof}" if ended else proof
