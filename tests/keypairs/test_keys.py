@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import stat
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
+import fable_exec
 from fable_exec.errors import ExtraMissing, StateUnreadable
 from fable_exec.keypairs import Algorithm, PrivateKey, PublicKey
 
@@ -195,7 +197,17 @@ def test_the_error_for_a_missing_extra_survives_pickling() -> None:
     assert (error.extra, error.code, isinstance(error, ImportError)) == ("sign", "extra-missing", True)
 
 
+def test_no_other_room_names_the_package() -> None:
+    package = Path(fable_exec.__file__).parent
+    named = {
+        path.relative_to(package).parts[0]
+        for path in package.rglob("*.py")
+        if re.search(r"^\s*(from|import) cryptography", path.read_text(), re.MULTILINE)
+    }
+    assert named == {"keypairs"}
+
+
 def test_loading_the_rooms_loads_no_cryptography() -> None:
-    rooms = "fable_exec.keypairs, fable_exec.proofbind.signatures, fable_exec.proofbind"
+    rooms = "fable_exec.keypairs, fable_exec.proofbind.signatures, fable_exec.proofbind, fable_exec.attest"
     program = f"import sys, {rooms}; print('cryptography' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
