@@ -30,6 +30,7 @@
     │       └── PathPermission (PermissionError)    the system's no, not the policy's
     └── nobody can act on the spot
         ├── TreeUnstable                            the tree is being changed, so it has no digest
+        ├── ProofNotBound                           the proof is not of this run and this tree
         ├── IdentityLost (ProcessLookupError)       the process is no longer who it was
         ├── SignalRefused (PermissionError)         a signal could reach one who must not get it
         ├── BrokerGone (ConnectionError)            the other side went away
@@ -70,6 +71,7 @@ __all__ = [
     "PathNotFound",
     "PathPermission",
     "PolicyError",
+    "ProofNotBound",
     "SignalRefused",
     "StateUnreadable",
     "TreeUnstable",
@@ -346,6 +348,16 @@ class TreeUnstable(FableExecError):
     code = "tree-unstable"
     reason: str = ""
     paths: tuple[str, ...] = ()
+
+
+class ProofNotBound(FableExecError):
+    """The proof that a run left is not shown to be of this very run and of this tree, so nothing may be built on it.
+
+    `reasons` lists all that stands against it (docs/reference/proofs.md).
+    """
+
+    code = "proof-not-bound"
+    reasons: tuple[str, ...] = ()
 
 
 class IdentityLost(FableExecError, ProcessLookupError):

@@ -17,6 +17,7 @@ __all__ = [
     "AxisResult",
     "AxisState",
     "failed",
+    "in_order",
     "not_passed",
     "passed",
     "result_of",
@@ -114,6 +115,12 @@ def _reason(axis: Axis, why: str) -> str:
 def result_of(results: Iterable[AxisResult], axis: Axis) -> AxisResult:
     """The answer for `axis`; UNCHECKED where nobody asked."""
     return next((each for each in results if each.axis is axis), unchecked(axis, "not-asked", "nobody looked at it"))
+
+
+def in_order(results: Iterable[AxisResult]) -> tuple[AxisResult, ...]:
+    """The same, in the order of `Axis`."""
+    places = list(Axis)
+    return tuple(sorted(results, key=lambda each: places.index(each.axis)))
 
 
 def not_passed(results: Iterable[AxisResult]) -> tuple[AxisResult, ...]:

@@ -34,7 +34,7 @@ _MANIFEST_VERSION = 3
 class DriftCheck:
     """How the workspace is looked at."""
 
-    engine_directory: str = ".loki"
+    engine_directory: str = attrs.field(default=".loki")
     """A name at the top whose content does not count."""
     profile: Profile = attrs.field(default=Profile.LOKI_V3, converter=Profile)
     """What the digest in the document is of."""
@@ -42,10 +42,15 @@ class DriftCheck:
     """What the digest has to promise."""
     git: str | None = None
     """The git program, which only ever sees copies; None: the system's."""
-    scratch: str | None = attrs.field(default=None, converter=attrs.converters.optional(os.fspath))
+    scratch: str | os.PathLike[str] | None = None
     """Where the copies are made, and removed again; None: where temporary files go."""
     deadline_seconds: float = DEADLINE_SECONDS
     """For the comparison with the base."""
+
+    @engine_directory.validator
+    def _is_one_name(self, _: Any, name: str) -> None:
+        if not name or "/" in name or name in (".", ".."):
+            raise ValueError(f"engine_directory is a single name of the top, not {name!r}")
 
 
 @attrs.frozen(kw_only=True)
@@ -63,6 +68,22 @@ class Drift:
     current_diff_sha256: str | None = None
     recorded_tree: str | None = None
     current_tree: str | None = None
+
+    @property
+    def axes(self) -> tuple[AxisResult, ...]:
+        """Its three answers."""
+        return self.diff, self.tree, self.tree_fields
+
+    def diff_members(self) -> dict[str, Any]:
+        """What the document says of the difference, and what it is, as JSON."""
+        return {
+            "recorded": self.recorded_diff, "current": self.current_diff, "recorded_diff_sha256": self.recorded_diff_sha256,
+            "current_diff_sha256": self.current_diff_sha256,
+        }  # fmt: skip
+
+    def tree_members(self) -> dict[str, Any]:
+        """The same of the tree."""
+        return {"recorded": self.recorded_tree, "current": self.current_tree}
 
 
 def check_drift(document: ProofDocument, workspace: Workspace | str | os.PathLike[str], check: DriftCheck | None = None) -> Drift:
