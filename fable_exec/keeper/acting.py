@@ -160,8 +160,7 @@ def _judge(course: Course) -> Event:
         return RestartDecided()
     # A job that planted something in any attempt may have not done its work.
     is_spoilt = request.later_files is not None and request.later_files.fails and course.planted.count > 0
-    verdict = ExitCodeVerdict(frozenset(request.policy_failure_codes))
-    return Judged(judged(facts, verdict).holds and is_swept and not is_spoilt)
+    return Judged(judged(facts, ExitCodeVerdict()).holds and is_swept and not is_spoilt)
 
 
 def _sweep(course: Course) -> bool:

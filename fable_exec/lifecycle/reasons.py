@@ -180,10 +180,6 @@ def status_of_failed_exec(exec_errno: int) -> int:
 class Verdict(Protocol):
     """What tells whether a job that ended by itself with status 0 did what it was for. It may read files; this room does not."""
 
-    @property
-    def policy_failure_codes(self) -> frozenset[int]:
-        """The statuses by which such a job says itself that it did not."""
-
     def holds(self) -> bool:
         """Asked at most once, when nothing of the job is left."""
 
@@ -191,8 +187,6 @@ class Verdict(Protocol):
 @attrs.frozen
 class ExitCodeVerdict:
     """The verdict of jobs that bring no proof: status 0 is enough."""
-
-    policy_failure_codes: frozenset[int] = POLICY_FAILURE_CODES
 
     def holds(self) -> bool:
         return True

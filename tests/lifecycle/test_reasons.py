@@ -158,8 +158,6 @@ def test_whatever_was_wanted_or_ended_otherwise_is_never_restarted(facts: Facts)
 class Asked:
     """A verdict that counts how often it is asked."""
 
-    policy_failure_codes = frozenset({20})
-
     def __init__(self, answer: bool) -> None:
         self.answer, self.times = answer, 0
 
@@ -190,9 +188,7 @@ def test_a_verdict_is_asked_only_where_its_answer_is_the_reason(facts: Facts) ->
 )
 def test_by_exit_code_status_0_is_enough(returncode: int | None, word: str) -> None:
     facts = Facts(returncode=returncode)
-    verdict = ExitCodeVerdict()
-    event = judged(facts, verdict)
-    decided = attrs.evolve(facts, verdict_holds=event.holds, policy_failure_codes=verdict.policy_failure_codes)
+    decided = attrs.evolve(facts, verdict_holds=judged(facts, ExitCodeVerdict()).holds)
     assert terminal_reason(decided).value == word
 
 
