@@ -31,11 +31,12 @@ class Reconciliation:
         self._job, self._timers, self._grace_seconds, self._happen = job, timers, grace_seconds, happen
         self._members: Sequence[Sequence[Any]] = ()
         self._is_over = self._is_settled = False
+        self._error = ""
         self.emptiness = Emptiness()
 
     def begin(self) -> None:
         """Have the init look."""
-        self._ask("look", _ANSWER_SECONDS, self._end_init)
+        self._ask("look", _ANSWER_SECONDS, self._looked_in_vain)
 
     def hear(self, message: dict[str, Any]) -> None:
         """An answer of the init, or its word that nobody is left."""
@@ -53,7 +54,12 @@ class Reconciliation:
 
     def _look_again(self) -> None:
         self._is_settled = True
-        self._ask("look", _ANSWER_SECONDS, self._end_init)
+        self._ask("look", _ANSWER_SECONDS, self._looked_in_vain)
+
+    def _looked_in_vain(self) -> None:
+        """What is left is ended all the same; but whether the leader had left anybody nobody will know."""
+        self._error = f"the init did not tell within {_ANSWER_SECONDS:g} s who was left"
+        self._end_init()
 
     def init_lost(self) -> None:
         """The init is dead: with a namespace everything is, else what is left is ours."""
@@ -87,4 +93,5 @@ class Reconciliation:
             remaining = self._members or [[0, "?"]]
             found = found or remaining
             self.emptiness = attrs.evolve(self.emptiness, found=found, remaining=remaining)
-        self._happen(DescendantsReconciled(found=bool(found), remaining=not proof, quiescent=bool(proof)))
+        is_quiescent = bool(proof) and not self._error
+        self._happen(DescendantsReconciled(found=bool(found), remaining=not proof, quiescent=is_quiescent, error=self._error))

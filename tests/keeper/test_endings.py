@@ -16,7 +16,18 @@ from fable_exec.lifecycle import Health
 from fable_exec.policy import Limits
 from fable_exec.supervisor import ExecutionSpec, Supervisor
 from fable_exec.supervisor.zygote import KeeperZygote
-from tests.keeper.scenes import PROOFS, Scene, descendants, ending, events, log, make_executable
+from tests.keeper.scenes import (
+    NEEDS,
+    PROOFS,
+    WITHOUT_GROUPS,
+    Scene,
+    descendants,
+    ending,
+    events,
+    log,
+    make_executable,
+    supervising,
+)
 
 NOBODY_ELSE = {
     "checked": True, "detected": False, "quiescent": True, "term_sent": False, "kill_sent": False, "found": 0, "remaining": 0
@@ -50,6 +61,26 @@ def test_fifty_jobs_that_end_at_once_are_never_taken_for_failures_to_start(scene
     found = [scene.run("sh", "-c", f"exit {number}") for number in range(50)]
     assert [each.exit_code for each in found] == list(range(50))
     assert {each.document["launch_error"] for each in found} == {None}
+
+
+_A_DEAF_INIT = """
+from fable_exec._launcher import job_init
+from fable_exec.keeper import reconciling
+reconciling._ANSWER_SECONDS = 0.1
+job_init._Init._keeper_spoke = lambda init: job_init.wire.receive(init._ends.channel)
+"""
+
+
+@pytest.mark.requires_ability(*NEEDS["pidns"])
+def test_where_nobody_tells_who_was_left_that_is_the_reason(tmp_path: Path, workspace: Path) -> None:
+    with supervising(tmp_path, WITHOUT_GROUPS + _A_DEAF_INIT) as supervisor:
+        execution = Scene(supervisor=supervisor, workspace=workspace, rung="pidns").shell("sleep 60 & exit 0")
+        execution = supervisor.wait(execution.execution_id, 20)
+    assert ending(execution) == ("descendant_check_failed", 0, None)
+    told = execution.document["descendants"]
+    assert (told["checked"], told["detected"], told["quiescent"], told["remaining_pids"]) == (False, False, False, [])
+    assert told["error"] == "the init did not tell within 0.1 s who was left"
+    assert execution.document["quiescence_proof"] == "pidns_dead", "it was ended all the same"
 
 
 # --- jobs that never ran ---
@@ -277,6 +308,7 @@ def test_an_execution_is_told_with_all_its_members(scene: Scene) -> None:
     assert times == sorted(times) and all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", each) for each in times)
     assert document["runner_pid"] == document["runner_pgid"] == document["runner_sid"]
     assert document["usage"]["peak_kibibytes"] > 0 and document["usage"]["user_seconds"] >= 0
+    assert document["usage"]["peak_processes"] is None, "nobody looked"
     assert oct(os.stat(execution.directory).st_mode & 0o777) == "0o700"
     modes = {each.name: oct(each.stat().st_mode & 0o777) for each in execution.directory.iterdir() if each.is_file()}
     assert set(modes.values()) == {"0o600"}
