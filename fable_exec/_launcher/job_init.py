@@ -77,6 +77,7 @@ class _Init:
         self._leader, self._handle = 0, -1
         self._files: ProcessFiles | None = None
         self._watch: Watch | None = None
+        self._looks = False
         self._warned = False
 
     def serve(self) -> None:
@@ -115,7 +116,7 @@ class _Init:
         self._ready.unwatch(prepared)
         os.close(prepared)
         self._files = ProcessFiles()
-        self._watch = Watch(dict(self._plan["watched_limits"]), time.monotonic())
+        self._watch, self._looks = Watch(dict(self._plan["watched_limits"]), time.monotonic()), True
 
     def _children_died(self, bell: int) -> None:
         os.read(bell, _BELL_BYTES)
@@ -147,9 +148,10 @@ class _Init:
         return ended
 
     def _tell_of_leader(self, status: int, usage: Usage) -> None:
-        peak = usage[2] if self._watch is None else max(usage[2], self._watch.peak_bytes // 1024)
-        processes = 0 if self._watch is None else self._watch.peak_processes
-        self._watch = None
+        self._looks = False
+        peak, processes = usage[2], None
+        if self._watch is not None and self._watch.peak_processes:
+            peak, processes = max(peak, self._watch.peak_bytes // 1024), self._watch.peak_processes
         told = {
             "exited": status,
             "user": usage[0],
@@ -202,12 +204,12 @@ class _Init:
     # Limits of the whole tree.
 
     def _milliseconds(self) -> int | None:
-        if self._watch is None:
+        if self._watch is None or not self._looks:
             return None
         return max(0, int((self._watch.due_at - time.monotonic()) * 1000) + 1)
 
     def _look_at_tree(self) -> None:
-        if self._watch is None or self._files is None or time.monotonic() < self._watch.due_at:
+        if not self._looks or self._watch is None or self._files is None or time.monotonic() < self._watch.due_at:
             return
         exceeded = self._watch.look(self._files, self._files.everyone() if self._is_first else pids_below(os.getpid()))
         if exceeded == "cpu" and not self._warned and self._leader:
@@ -215,5 +217,5 @@ class _Init:
             self._warned = True
             os.kill(self._leader, signal.SIGXCPU)
         elif exceeded is not None:
-            self._watch = None
+            self._looks = False
             wire.send(self._ends.channel, {"limit": exceeded})

@@ -24,12 +24,12 @@ _MOST_ATTEMPTS = 20
 
 @attrs.frozen(kw_only=True)
 class Usage:
-    """What leaders and the children that they waited for used, and the most that a whole tree was seen with."""
+    """What leaders and the children that they waited for used, and the most that a whole tree was seen with; None: unseen."""
 
     user_seconds: float
     system_seconds: float
     peak_kibibytes: int
-    peak_processes: int = 0
+    peak_processes: int | None = None
 
     def with_earlier(self, earlier: Usage | None) -> Usage:
         """This attempt's and that of those before it: times are added, peaks are not."""
@@ -39,7 +39,7 @@ class Usage:
             user_seconds=self.user_seconds + earlier.user_seconds,
             system_seconds=self.system_seconds + earlier.system_seconds,
             peak_kibibytes=max(self.peak_kibibytes, earlier.peak_kibibytes),
-            peak_processes=max(self.peak_processes, earlier.peak_processes),
+            peak_processes=max(self.peak_processes or 0, earlier.peak_processes or 0) or None,
         )
 
 

@@ -31,6 +31,7 @@ def test_too_many_processes_are_called_so(scene: Scene) -> None:
     execution = run(scene, CROWD, Limits(processes=20))
     assert ending(execution) == ("pids_limited", None, signal.SIGKILL)
     assert limits_told(execution) == [("processes", False)]
+    assert execution.document["usage"]["peak_processes"] > 20
     assert (descendants(execution)["quiescent"], descendants(execution)["remaining"]) == (True, 0)
 
 
