@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self
 
 import attrs
 
+from fable_exec.attest.statements import is_sha256
 from fable_exec.errors import InvalidRequest
 from fable_exec.outcome import Applied
 from fable_exec.treedigest.forms import name_json
@@ -18,6 +19,11 @@ __all__ = ["BoundProof", "ExecutionFacts", "TreeFacts"]
 
 def _strings(value: Iterable[str]) -> tuple[str, ...]:
     return tuple(value)
+
+
+def _require_digest(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None and not is_sha256(value):
+        raise InvalidRequest(f"{field.name} is no SHA-256 of 64 lower-case hexadecimal digits: {value!a:.80}")
 
 
 def _applied(value: Iterable[Applied]) -> tuple[Applied, ...]:
@@ -37,13 +43,16 @@ class ExecutionFacts:
         termination_reason: why it ended.
         exit_code, signal: of its leader.
         started_at, finished_at: ISO 8601, UTC.
+
+    Raises:
+        InvalidRequest: a digest is none.
     """
 
     argv: tuple[str, ...] = attrs.field(converter=_strings)
-    policy_digest: str
+    policy_digest: str = attrs.field(validator=_require_digest)
     confinement: tuple[Applied, ...] = attrs.field(default=(), converter=_applied)
     execution_id: str | None = None
-    materials_sha256: str | None = None
+    materials_sha256: str | None = attrs.field(default=None, validator=_require_digest)
     termination_reason: str | None = None
     exit_code: int | None = None
     signal: int | None = None

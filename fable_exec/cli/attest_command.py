@@ -43,7 +43,12 @@ def command(
 
     Collect such lines in a file that ends in .intoto.jsonl. Needs the extra `sign`.
 
-    Exit status: 0 when it is signed, 1 when it cannot be (2 as well: it has not ended), 4 when there is no such execution.
+    \b
+    Exit status: 0 when it is signed, or
+      1      the tree has no digest now, or a file cannot be read
+      2      it has not ended, or the key lies in its workspace
+      4      no such execution
+      5      whose the key is, or what the execution was, cannot be verified
     """
 
     def act() -> int:

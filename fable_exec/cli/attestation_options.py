@@ -23,7 +23,7 @@ def is_digest(_: click.Context, __: click.Parameter, given: str | None) -> str |
 
 def named(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
     """NAME=VALUE, repeated. A name that is given twice would have two values, of which one counts."""
-    pairs = [text.rpartition("=")[::2] for text in given]
+    pairs = [text.partition("=")[::2] for text in given]
     for text, (name, value) in zip(given, pairs, strict=True):
         if not name or not value:
             raise click.BadParameter(f'"{one_line(text)}" is not NAME=VALUE')

@@ -107,6 +107,8 @@ class _Question:
     predicate_type: str
     subjects: Mapping[str, str]
     workspace: str | None
+    _trees: dict[tuple[Profile, str | None], str] = attrs.field(factory=dict, init=False)
+    """The digests of the workspace, by the rules it was read by; it is read once for all envelopes."""
 
     def asked_of(self, envelope: bytes) -> AttestationResult:
         """The answer. The workspace is read as the statement says it was read, once a signature vouches for that."""
@@ -115,24 +117,27 @@ class _Question:
         signed = self._verified(envelope, {})
         if signed.statement is None:
             return signed
-        tree = _tree_of(signed.statement, self.workspace)
-        return self._verified(envelope, {**self.subjects, TREE_SUBJECT: tree})
+        rules = _rules_of(signed.statement)
+        if rules not in self._trees:
+            self._trees[rules] = _digest_of(self.workspace, *rules)
+        return self._verified(envelope, {**self.subjects, TREE_SUBJECT: self._trees[rules]})
 
     def _verified(self, envelope: bytes, subjects: Mapping[str, str]) -> AttestationResult:
         return verify_attestation(envelope, self.keys, subjects, predicate_type=self.predicate_type, threshold=self.threshold)
 
 
-def _tree_of(statement: Statement, workspace: str) -> str:
-    """The digest of the workspace now, by the rules of the statement's own."""
+def _rules_of(statement: Statement) -> tuple[Profile, str | None]:
+    """By which a statement says that its tree was read: the profile, and the directory that was left out."""
     told: Any = statement.predicate.get("tree")
     rules = told if isinstance(told, dict) else {}
-    of_loki = rules.get("profile") == Profile.LOKI_V3.value
     engine = rules.get("engineDirectory")
+    profile = Profile.LOKI_V3 if rules.get("profile") == Profile.LOKI_V3.value else Profile.TREE
+    return profile, engine if isinstance(engine, str) else None
+
+
+def _digest_of(workspace: str, profile: Profile, engine_directory: str | None) -> str:
     with shown_progress() as on_progress:
-        found = tree_digest(
-            workspace, Profile.LOKI_V3 if of_loki else Profile.TREE, engine_directory=engine if isinstance(engine, str) else None,
-            on_progress=on_progress,
-        )  # fmt: skip
+        found = tree_digest(workspace, profile, engine_directory=engine_directory, on_progress=on_progress)
     if not found.sha256:
         raise InvalidRequest(f"{workspace} is not the top of a git worktree, so it has no digest of the profile loki-v3")
     return found.sha256

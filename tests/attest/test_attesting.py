@@ -107,6 +107,13 @@ def test_artifacts_need_a_name_of_their_own_and_a_digest(artifacts: dict[str, st
         attested(artifacts=artifacts)
 
 
+@pytest.mark.parametrize("name", ["policy_digest", "materials_sha256"])
+def test_facts_name_digests_and_nothing_else(name: str) -> None:
+    changed: dict[str, Any] = {name: "C" * 64}
+    with pytest.raises(InvalidRequest, match=f"{name} is no SHA-256"):
+        attrs.evolve(RUN, **changed)
+
+
 def test_a_tree_without_a_digest_is_not_attested() -> None:
     with pytest.raises(InvalidRequest, match=r"workspace\.treedigest\.json"):
         attest(KEY, RUN, TreeFacts(sha256=""))

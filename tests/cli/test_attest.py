@@ -167,6 +167,16 @@ def test_what_cannot_be_attested_says_why(made: Made, type_here: Type, tmp_path:
     assert (status, out) == (1, "") and "made" in err
 
 
+@NEEDS_A_RUN
+def test_what_has_not_ended_is_not_attested(made: Made, type_here: Type, workspace: Path) -> None:
+    with Supervisor(made.root) as supervisor:
+        running = supervisor.start(ExecutionSpec(argv=("sleep", "60"), workspace=workspace))
+        status, out, err = type_here("attest", "--root", made.root, "--key", made.key, running.execution_id)
+        supervisor.request_stop(running.execution_id)
+        supervisor.wait(running.execution_id, 30)
+    assert (status, out) == (2, "") and "has ended" in err
+
+
 @pytest.fixture
 def forged(tmp_path: Path, workspace: Path) -> dict[str, Any]:
     """An attestation that no supervisor is needed for: its file, its key, and what it is about."""

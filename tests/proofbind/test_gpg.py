@@ -149,6 +149,16 @@ def test_nothing_is_left_in_temporary_files_and_no_agent_runs(tmp_path: Path, mo
     assert [each for each in commands if os.fsencode(tmp_path) in each and b"gpg" in each] == []
 
 
+@pytest.mark.parametrize("mask", [0, 0o777])
+def test_it_works_whatever_the_umask(mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        result = checked(vector("gpg_valid"), "signer")
+    finally:
+        os.umask(before)
+    assert result.is_valid
+
+
 def test_the_home_is_private_and_holds_the_pinned_keys_alone(tmp_path: Path) -> None:
     spy = tmp_path / "gpg"
     spy.write_text(

@@ -106,6 +106,7 @@ class GpgVerifier:
         program = _found(self.program)
         try:
             with tempfile.TemporaryDirectory(prefix="fable-exec-gpg-", ignore_cleanup_errors=True) as directory:
+                os.chmod(directory, 0o700)  # whatever the host's umask is
                 gpg = _Gpg(program, Path(directory), self.at, time.monotonic() + self.timeout_seconds)
                 pins = gpg.take(self.keys)
                 status, exit_status = gpg.run(
@@ -140,6 +141,7 @@ class _Gpg:
         """The path of a file in the home with `data` in it."""
         path = self._home / name
         path.write_bytes(data)
+        path.chmod(0o600)
         return str(path)
 
     def run(self, *arguments: str) -> tuple[str, int]:
@@ -148,7 +150,7 @@ class _Gpg:
         try:
             finished = subprocess.run(
                 [*self._argv, *arguments], env=environment, cwd=self._home, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, timeout=max(0.0, self._deadline - time.monotonic()),
+                stderr=subprocess.DEVNULL, timeout=max(0.0, self._deadline - time.monotonic()), umask=0o077,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise _Unanswered("gpg-timeout", "gpg did not answer in time") from None
