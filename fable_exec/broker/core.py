@@ -14,8 +14,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from fable_exec._sys.forks import ProcessLock
 from fable_exec import writelock
+from fable_exec._sys.forks import ProcessLock
 from fable_exec.broker.absent import absent_here
 from fable_exec.broker.arguments import ArgumentJudge
 from fable_exec.broker.background import BackgroundCommands
@@ -31,7 +31,6 @@ from fable_exec.broker.later import LaterDoor
 from fable_exec.broker.paths import DoorPaths
 from fable_exec.broker.recording import Operation, Recorder, told_of
 from fable_exec.broker.started import StartedCommand
-from fable_exec.writelock import WriteLock
 from fable_exec.calls import BlockingCalls, OnEvent
 from fable_exec.calls.listening import check_blocking_listener, tell
 from fable_exec.decision import INTERPRETERS, UnlockScope
@@ -67,6 +66,7 @@ from fable_exec.protocol import (
 )
 from fable_exec.runner import Launchers
 from fable_exec.runtimes import runtime_paths
+from fable_exec.writelock import WriteLock
 
 __all__ = ["ExecutionBroker"]
 

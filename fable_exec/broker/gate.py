@@ -7,11 +7,11 @@ from typing import Any
 
 from fable_exec.broker.arguments import ArgumentJudge
 from fable_exec.broker.recording import Operation
-from fable_exec.writelock import WriteLock
 from fable_exec.decision import ArgumentFacts, CommandFacts, Decision, ObserveFacts, WriteFacts, asks_for_arguments, decide
 from fable_exec.executables import Executable, is_unchanged
 from fable_exec.pathguard import WorkspacePath
 from fable_exec.policy import BrokerPolicy
+from fable_exec.writelock import WriteLock
 
 __all__ = ["Gate"]
 

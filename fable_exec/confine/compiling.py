@@ -101,6 +101,7 @@ def _plan(
         environment=_VIEW_ENVIRONMENT if own_view else PRIVATE_ENVIRONMENT,
         observer=observer,
         applied=applied,
+        workspace=view.workspace,
     )
 
 

@@ -44,6 +44,7 @@ class Plan:
         environment: variables that depend on the plan; "{private}" stands for the launcher's private directory.
         observer: what the observer of refusals is told; None where nobody observes.
         applied: what this gives, protection by protection.
+        workspace: the directory that commands work in; the steps that need it name it themselves.
     """
 
     mode: LauncherMode
@@ -57,6 +58,7 @@ class Plan:
     environment: tuple[tuple[str, str], ...] = PRIVATE_ENVIRONMENT
     observer: dict[str, Any] | None = None
     applied: tuple[Applied, ...] = ()
+    workspace: str = ""
 
     @functools.cached_property
     def digest(self) -> str:

@@ -42,7 +42,7 @@ def test_it_agrees_on_twenty_thousand_structures_and_formulas(structure: KripkeS
     agrees(structure, formula)
 
 
-@QUICK
+@settings(max_examples=15)
 @given(structures(), st.sampled_from([AX, EX, AF, EF, AG, EG]), LEAVES, LEAVES)
 def test_the_evaluator_itself_needs_no_labels_put_in(
     structure: KripkeStructure[int], kind: type, one: k.Formula, two: k.Formula

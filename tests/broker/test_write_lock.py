@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fable_exec.writelock import FREE_FAILURES, LONGEST_BACK_OFF_SECONDS, Unlocked, WriteLock
 from fable_exec.errors import Denied, InvalidRequest, WritesLocked
+from fable_exec.writelock import FREE_FAILURES, LONGEST_BACK_OFF_SECONDS, Unlocked, WriteLock
 
 DIGEST = hashlib.sha256(b"right").hexdigest()
 
