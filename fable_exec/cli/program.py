@@ -26,6 +26,7 @@ COMMANDS = (
     "digest",
     "attest",
     "verify-attestation",
+    "proof",
 )
 """Each is the attribute `command` of the module of its name, with `_` for `-`, and `_command`."""
 
