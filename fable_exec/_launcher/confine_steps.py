@@ -39,6 +39,8 @@ def restrict_files(ruleset: dict[str, Any]) -> None:
                 _allow_path(descriptor, place, granted, ruleset["file_rights"], optional or place != path)
         for port, rights in ruleset["ports"]:
             kernel_confine.allow_port(descriptor, port, rights)
+        for first, last, rights in ruleset["port_ranges"]:
+            kernel_confine.allow_ports(descriptor, first, last, rights)
         kernel_confine.restrict_self(descriptor, ruleset["flags"])
     finally:
         os.close(descriptor)

@@ -121,6 +121,21 @@ def allow_port(ruleset: int, port: int, rights: int) -> None:
     _call(f"landlock_add_rule(port {port}, {rights:#x})", _LANDLOCK_ADD_RULE, ruleset, _RULE_NET_PORT, rule, 0)
 
 
+def allow_ports(ruleset: int, first: int, last: int, rights: int) -> None:
+    """The same for every port from `first` to `last`. The kernel takes one at a time: some 0.1 s for all."""
+    rule = _PortRule(rights, 0)
+    words = [
+        ctypes.c_long(_LANDLOCK_ADD_RULE),
+        *map(ctypes.c_ulong, (ruleset, _RULE_NET_PORT)),
+        ctypes.byref(rule),
+        ctypes.c_ulong(0),
+    ]
+    for port in range(first, last + 1):
+        rule.port = port
+        if _system_call(*words) < 0:
+            checked(-1, f"landlock_add_rule(port {port}, {rights:#x})")
+
+
 def restrict_self(ruleset: int, flags: int = 0) -> None:
     """Live under the ruleset from now on: this thread and everything it starts."""
     _call(f"landlock_restrict_self({flags:#x})", _LANDLOCK_RESTRICT_SELF, ruleset, flags)

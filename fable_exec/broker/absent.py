@@ -13,11 +13,15 @@ from fable_exec.policy import BrokerPolicy
 __all__ = ["absent_here", "absent_programs"]
 
 
+_WITHOUT = {"runtime_read_paths": "get nothing of it", "runtime_write_paths": "cannot be started"}
+
+
 def absent_here(policy: BrokerPolicy, arguments: ArgumentJudge) -> Iterator[tuple[str, str]]:
     """What is not there besides programs, as (place in the policy, what that means)."""
-    for index, path in enumerate(policy.confinement.runtime_read_paths):
-        if not os.path.exists(path):
-            yield f"confinement.runtime_read_paths[{index}]", f"{shown(path)} is not there, so commands get nothing of it"
+    for name in ("runtime_read_paths", "runtime_write_paths"):
+        for index, path in enumerate(getattr(policy.confinement, name)):
+            if not os.path.exists(path):
+                yield f"confinement.{name}[{index}]", f"{shown(path)} is not there, so commands {_WITHOUT[name]}"
     for index, path in enumerate(policy.environment.path or ()):
         if not os.path.isdir(path):
             yield f"environment.path[{index}]", f"{shown(path)} is no directory, so no program is found in it"

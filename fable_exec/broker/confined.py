@@ -154,8 +154,14 @@ class ConfinedCommands:
         return self._locked if read_only else self._unlocked
 
     def _plan(self, support: Support, *, writable: bool) -> Plan:
-        view = FileView(workspace=str(self._policy.workspace), writable=writable, runtime_paths=self._runtime_paths)
         policy = self._policy
+        besides = policy.confinement.runtime_write_paths
+        view = FileView(
+            workspace=str(policy.workspace),
+            writable=writable,
+            runtime_paths=(*self._runtime_paths, *(() if writable else besides)),
+            writable_paths=besides if writable else (),
+        )
         return compile_plan(policy.launch, support, policy.confinement, view, policy.limits, insist=False)
 
     def _pins_hold(self) -> bool:

@@ -164,7 +164,7 @@ def _seccomp(support: Support) -> State:
 
 
 def _network(support: Support, confinement: Confinement, *, own_network: bool) -> State:
-    if confinement.network == "full":
+    if confinement.network == "full" and not confinement.reserved_ports:
         return State("active", "the policy opens the whole network")
     if confinement.network == "off":
         return State("active", "network namespace") if own_network else _filtered(support, confinement)

@@ -27,8 +27,9 @@ from fable_exec.confine.seccomp import (
 
 __all__ = ["LAUNCHER_GROUP", "LAUNCHER_KEY", "LAUNCHER_PID", "SECTIONS", "Inet", "Metadata", "Unix", "plain", "strict"]
 
-Inet = Literal["off", "tcp", "full"]
-"""off: no internet sockets. tcp: TCP alone, the ports being Landlock's matter. full: TCP, UDP and echo requests."""
+Inet = Literal["off", "tcp", "guarded", "full"]
+"""off: no internet sockets. tcp: TCP alone, the ports being Landlock's matter. full: TCP, UDP and echo requests.
+guarded: full, where Landlock keeps some ports and nothing may connect past it."""
 Unix = Literal["all", "pairs"]
 """all: the host's sockets are hidden by namespaces. pairs: only connected pairs, which can reach nobody else."""
 Metadata = Literal["allow", "deny"]
@@ -204,24 +205,30 @@ def _internet(why: str, action: Action, *when: Condition) -> Rule:
     return _rule(why, action, "socket", _is(0, _AF_INET, _AF_INET6), *when, protection="network")
 
 
+_FAST_OPEN = (
+    _rule("TCP Fast Open connects without connect()", _NO_ACCESS, "sendto sendmmsg", Condition.any_bit(3, _MSG_FASTOPEN)),
+    _rule("", _NO_ACCESS, "sendmsg", Condition.any_bit(2, _MSG_FASTOPEN)),
+)
+_FULL = (
+    _internet("raw packets", _REFUSED, _is_not(1, _STREAM, _DATAGRAM, mask=_TYPE_BITS)),
+    _internet("multipath TCP, SCTP, SMC", _NO_PROTOCOL, _is(1, _STREAM, mask=_TYPE_BITS), _is_not(2, _ANY, _TCP)),
+    _internet(
+        "UDP-Lite and other datagrams",
+        _NO_PROTOCOL,
+        _is(1, _DATAGRAM, mask=_TYPE_BITS),
+        _is_not(2, _ANY, _UDP, _ICMP, _ICMPV6),
+    ),
+)
+
 _INET_RULES: dict[Inet, tuple[Rule, ...]] = {
     "off": (_internet("the network is off", _NO_ACCESS),),
     "tcp": (
         _internet("port rules know TCP alone: no datagrams", _NO_ACCESS, _is_not(1, _STREAM, mask=_TYPE_BITS)),
         _internet("multipath TCP, SCTP, SMC have no port rules", _NO_PROTOCOL, _is_not(2, _ANY, _TCP)),
-        _rule("TCP Fast Open connects without connect()", _NO_ACCESS, "sendto sendmmsg", Condition.any_bit(3, _MSG_FASTOPEN)),
-        _rule("", _NO_ACCESS, "sendmsg", Condition.any_bit(2, _MSG_FASTOPEN)),
+        *_FAST_OPEN,
     ),
-    "full": (
-        _internet("raw packets", _REFUSED, _is_not(1, _STREAM, _DATAGRAM, mask=_TYPE_BITS)),
-        _internet("multipath TCP, SCTP, SMC", _NO_PROTOCOL, _is(1, _STREAM, mask=_TYPE_BITS), _is_not(2, _ANY, _TCP)),
-        _internet(
-            "UDP-Lite and other datagrams",
-            _NO_PROTOCOL,
-            _is(1, _DATAGRAM, mask=_TYPE_BITS),
-            _is_not(2, _ANY, _UDP, _ICMP, _ICMPV6),
-        ),
-    ),
+    "guarded": (*_FULL, *_FAST_OPEN),
+    "full": _FULL,
 }
 
 _UNIX_RULES: dict[Unix, tuple[Rule, ...]] = {
@@ -259,10 +266,11 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "Other processes (always)": _OTHER_PROCESSES,
     "Internet sockets, inet = off": _INET_RULES["off"],
     "Internet sockets, inet = tcp": _INET_RULES["tcp"],
+    "Internet sockets, inet = guarded": _INET_RULES["guarded"],
     "Internet sockets, inet = full": _INET_RULES["full"],
     "Sockets of this machine, unix = pairs (the default of plain)": _UNIX_RULES["pairs"],
     "Other families, inet = off": _families("off"),
-    "Other families, inet = tcp or full": _families("tcp"),
+    "Other families, inet = tcp, guarded or full": _families("tcp"),
     "Changes of metadata, metadata = deny": _METADATA,
     "What namespaces would keep apart (plain)": _SHARED_NAMESPACES,
 }

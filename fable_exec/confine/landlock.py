@@ -6,6 +6,7 @@ that an ABI can restrict is restricted; rules only grant. Sources: landlock(7), 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -98,6 +99,9 @@ FILE_RIGHTS = sum(right.mask for right in RIGHTS if right.kind == "fs" and right
 """Rights that make sense for a path that is no directory; the kernel refuses the others there."""
 
 
+_LAST_PORT = 65535
+
+
 def _frozen(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(paths)
 
@@ -117,6 +121,8 @@ class LandlockRules:
             is hidden, too, until the next launcher.
         ports_bind: TCP ports that may be listened on; None leaves listening alone, () refuses it.
         ports_connect: TCP ports that may be connected to; None and () as above.
+        ports_reserved: ports that may be neither listened on nor connected to, while every other one may; where there are any,
+            they take the place of the two lists.
         scopes: "abstract_unix_socket" and "signal": what is outside the domain is out of reach.
         log_refusals: have the kernel's audit log, where it is on, record refusals of commands (ABI 7).
     """
@@ -130,12 +136,13 @@ class LandlockRules:
     hidden: tuple[str, ...] = ()
     ports_bind: tuple[int, ...] | None = ()
     ports_connect: tuple[int, ...] | None = ()
+    ports_reserved: tuple[int, ...] = ()
     scopes: tuple[str, ...] = ("abstract_unix_socket", "signal")
     log_refusals: bool = False
 
     def __attrs_post_init__(self) -> None:
-        for port in (*(self.ports_bind or ()), *(self.ports_connect or ())):
-            if not 0 <= port <= 65535:
+        for port in (*(self.ports_bind or ()), *(self.ports_connect or ()), *self.ports_reserved):
+            if not 0 <= port <= _LAST_PORT:
                 raise ValueError(f"a port is a number from 0 to 65535, got {port}")
 
 
@@ -147,6 +154,7 @@ class Ruleset:
         paths: (path, rights, whether it may be missing).
         hidden: paths that a rule about a directory above does not reach.
         ports: (port, rights).
+        port_ranges: (first port, last port, rights of each).
         flags: of landlock_restrict_self(2).
     """
 
@@ -157,6 +165,7 @@ class Ruleset:
     paths: tuple[tuple[str, int, bool], ...] = ()
     hidden: tuple[str, ...] = ()
     ports: tuple[tuple[int, int], ...] = ()
+    port_ranges: tuple[tuple[int, int, int], ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
         """The argument of the launcher's step `restrict_files`, ready for JSON."""
@@ -170,25 +179,38 @@ class Ruleset:
             "hidden": list(self.hidden),
             "listing": rights("fs", "read_dir"),
             "ports": [list(each) for each in self.ports],
+            "port_ranges": [list(each) for each in self.port_ranges],
         }
 
 
 def compile_rules(rules: LandlockRules) -> Ruleset:
     """The rules for a kernel that has the newest ABI."""
-    handled_net = 0
-    if rules.ports_bind is not None:
-        handled_net |= rights("net", "bind_tcp", "bind_udp")
-    if rules.ports_connect is not None:
-        handled_net |= rights("net", "connect_tcp", "connect_send_udp")
     return Ruleset(
         handled_fs=rights("fs"),
-        handled_net=handled_net,
+        handled_net=_handled_net(rules),
         scoped=rights("scope", *rules.scopes) if rules.scopes else 0,
         flags=rights("flag", "log_new_exec_on") if rules.log_refusals else 0,
         paths=_paths(rules),
         hidden=rules.hidden,
-        ports=_ports(rules),
+        ports=() if rules.ports_reserved else _ports(rules),
+        port_ranges=_around(rules.ports_reserved),
     )
+
+
+def _handled_net(rules: LandlockRules) -> int:
+    listening, connecting = rights("net", "bind_tcp", "bind_udp"), rights("net", "connect_tcp", "connect_send_udp")
+    if rules.ports_reserved:
+        return listening | connecting
+    return (listening if rules.ports_bind is not None else 0) | (connecting if rules.ports_connect is not None else 0)
+
+
+def _around(reserved: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+    """Every port but these, with all rights: rules only grant, and a rule is about one port. Port 0 is "any that is free"."""
+    if not reserved:
+        return ()
+    edges = (-1, *sorted(set(reserved)), _LAST_PORT + 1)
+    gaps = ((before + 1, after - 1) for before, after in itertools.pairwise(edges))
+    return tuple((first, last, rights("net")) for first, last in gaps if first <= last)
 
 
 def _paths(rules: LandlockRules) -> tuple[tuple[str, int, bool], ...]:
@@ -232,4 +254,5 @@ def downgrade(ruleset: Ruleset, abi: int) -> Ruleset:
         flags=ruleset.flags & rights("flag", abi=abi),
         paths=tuple((path, mask & fs, optional) for path, mask, optional in ruleset.paths if mask & fs),
         ports=tuple((port, mask & net) for port, mask in ruleset.ports if mask & net),
+        port_ranges=tuple((first, last, mask & net) for first, last, mask in ruleset.port_ranges if mask & net),
     )

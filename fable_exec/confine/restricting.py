@@ -6,6 +6,7 @@ A room apart because it is loaded for confined plans only: tables and assembler 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -35,10 +36,8 @@ _PLAIN_UNIX: dict[str, Unix] = {"strict": "pairs", "degradable": "pairs", "off":
 
 def file_step(mode: LauncherMode, support: Support, confinement: Confinement, view: FileView) -> Step:
     """The Landlock rules for the files of `view` and the policy's ports, reduced to the kernel's ABI."""
-    listening, connecting = _ports(confinement)
-    rules = _own_root(view) if mode != "plain" else _host_root(view)
-    compiled = compile_rules(attrs.evolve(rules, ports_bind=listening, ports_connect=connecting))
-    return ("restrict_files", downgrade(compiled, support.landlock_abi).to_wire())
+    rules = _with_ports(_own_root(view) if mode != "plain" else _host_root(view), confinement)
+    return ("restrict_files", downgrade(compile_rules(rules), support.landlock_abi).to_wire())
 
 
 def call_step(
@@ -99,18 +98,23 @@ def _writable_workspace(view: FileView) -> tuple[str, ...]:
     return (*view.writable_paths, *((view.workspace,) if view.writable else ()))
 
 
-def _ports(confinement: Confinement) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """TCP ports to listen on and to connect to; None leaves them to the network namespace or to the policy's "full"."""
+def _with_ports(rules: LandlockRules, confinement: Confinement) -> LandlockRules:
+    """`rules` with those about ports: the policy's lists, or all but the reserved ones; None where nothing is said of ports."""
     if confinement.network == "ports":
-        return confinement.bind_ports, confinement.connect_ports
-    return None, None
+        return attrs.evolve(rules, ports_bind=confinement.bind_ports, ports_connect=confinement.connect_ports)
+    return attrs.evolve(rules, ports_bind=None, ports_connect=None, ports_reserved=confinement.reserved_ports)
+
+
+def _inet(table: Mapping[str, Inet], confinement: Confinement) -> Inet:
+    inet = table[confinement.network]
+    return "guarded" if inet == "full" and confinement.reserved_ports else inet
 
 
 def _filter(mode: LauncherMode, confinement: Confinement, view: FileView) -> tuple[Rule, ...]:
     if mode != "plain":
         enters = mode != "kept"
-        return filters.strict(inet=_OWN_INET[confinement.network], unix="all", metadata="allow", enters_namespaces=enters)
+        return filters.strict(inet=_inet(_OWN_INET, confinement), unix="all", metadata="allow", enters_namespaces=enters)
     # Without mounts only the filter can keep a locked workspace's modes and times.
     metadata: Metadata = "allow" if view.writable else "deny"
     unix = _PLAIN_UNIX[confinement.mode("host_sockets")]
-    return filters.plain(inet=_PLAIN_INET[confinement.network], unix=unix, metadata=metadata)
+    return filters.plain(inet=_inet(_PLAIN_INET, confinement), unix=unix, metadata=metadata)

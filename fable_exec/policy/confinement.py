@@ -6,15 +6,17 @@ How a kernel does it is `confine`'s affair.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any, Literal
 
 import attrs
 
 from fable_exec.policy.fields import numbers, ruled, settle, texts
 from fable_exec.policy.forms import readable_path
-from fable_exec.policy.rules import Faults, Items, Nested, OneOf, Text, Whole
+from fable_exec.policy.rules import Faults, Items, Nested, OneOf, Text, Whole, shown
 
-__all__ = ["FILE_PROTECTIONS", "PROTECTIONS", "RESERVED_DIRECTORIES", "Confinement", "Mode", "Protections"]
+__all__ = ["FILE_PROTECTIONS", "PROTECTIONS", "RESERVED_DIRECTORIES", "Confinement", "Mode", "Protections", "system_directory_in"]
 
 Mode = Literal["strict", "degradable", "off"]
 
@@ -60,6 +62,11 @@ RESERVED_DIRECTORIES = tuple(
 """What commands get of the system or of their own; a workspace that is or holds one of these would lay it open or hide it."""
 
 
+def system_directory_in(path: PurePath) -> str | None:
+    """The first of RESERVED_DIRECTORIES that `path` is or holds; None where it is beside them all, or below one."""
+    return next((reserved for reserved in RESERVED_DIRECTORIES if PurePath(reserved).is_relative_to(path)), None)
+
+
 _NAMESPACES_GIVE = ("whole_tree_end", "other_processes")
 """What the launcher has namespaces for in any case: they end trees, and hide others besides."""
 
@@ -91,6 +98,19 @@ class Confinement:
             Items(Text(readable_path, {"minLength": 1})), "More absolute paths that commands may read and execute from."
         ),
     )
+    runtime_write_paths: tuple[str, ...] = attrs.field(
+        default=(),
+        converter=texts,
+        metadata=ruled(
+            Items(Text(readable_path, {"minLength": 1})),
+            "Absolute paths outside the workspace that commands may write while writes are unlocked, and read while not.",
+        ),
+    )
+    reserved_ports: tuple[int, ...] = attrs.field(
+        default=(),
+        converter=numbers,
+        metadata=ruled(_PORTS, "TCP ports that commands may neither listen on nor connect to, whatever network says."),
+    )
     planted_files: Literal["neutralise", "report", "fail"] = attrs.field(
         default="neutralise",
         metadata=ruled(
@@ -111,11 +131,9 @@ class Confinement:
         settle(self)
 
     @staticmethod
-    def cross_faults(checked: dict[str, object]) -> Faults:
-        """Ports mean something in one network mode only."""
-        if checked.get("network", "off") == "ports":
-            return []
-        return [(name, 'only for network = "ports"') for name in ("connect_ports", "bind_ports") if checked.get(name)]
+    def cross_faults(checked: Mapping[str, Any]) -> Faults:
+        """What is wrong between fields; those that are faulty themselves, or keep their default, may be missing."""
+        return [*_held_by_writable(checked.get("runtime_write_paths", ())), *_port_faults(checked)]
 
     @classmethod
     def strict(cls) -> Confinement:
@@ -151,3 +169,21 @@ class Confinement:
         """How much `protection` is insisted on."""
         mode: Mode = getattr(self.protections, protection)
         return mode
+
+
+def _held_by_writable(paths: tuple[str, ...]) -> Faults:
+    held = ((index, path, system_directory_in(PurePath(path))) for index, path in enumerate(paths))
+    return [
+        (f"runtime_write_paths[{index}]", f"is or holds {system}, which commands get from the system: {shown(path)}")
+        for index, path, system in held
+        if system is not None
+    ]
+
+
+def _port_faults(checked: Mapping[str, Any]) -> Faults:
+    """Open ports mean something in one network mode only, and none of them can be reserved."""
+    listed = {name: checked.get(name, ()) for name in ("connect_ports", "bind_ports")}
+    if checked.get("network", "off") != "ports":
+        return [(name, 'only for network = "ports"') for name, ports in listed.items() if ports]
+    reserved = set(checked.get("reserved_ports", ()))
+    return [(name, "lists a port that reserved_ports lists too") for name, ports in listed.items() if reserved & set(ports)]

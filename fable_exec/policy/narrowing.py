@@ -71,7 +71,7 @@ def _common(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(entry for entry in one if entry in other)
 
 
-def _united(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+def _united(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(one + other))
 
 
@@ -135,7 +135,9 @@ def _ports(one: Confinement, other: Confinement, network: str) -> dict[str, tupl
     if network != "ports":
         return dict.fromkeys(names, ())
     listing = [each for each in (one, other) if each.network == "ports"]
-    return {name: _common(getattr(listing[0], name), getattr(listing[-1], name)) for name in names}
+    reserved = {*one.reserved_ports, *other.reserved_ports}
+    both = {name: _common(getattr(listing[0], name), getattr(listing[-1], name)) for name in names}
+    return {name: tuple(port for port in ports if port not in reserved) for name, ports in both.items()}
 
 
 def _backslash(one: str, other: str) -> str:
@@ -193,6 +195,8 @@ NARROWING: Mapping[type[attrs.AttrsInstance], Mapping[str, Callable[[Any, Any], 
         "connect_ports": _common,
         "bind_ports": _common,
         "runtime_read_paths": _common,
+        "runtime_write_paths": _common,
+        "reserved_ports": _united,
         # fail makes harmless too, see docs/adr/0102
         "planted_files": _stricter("fail", "neutralise", "report"),
         "observe": _stricter("reads", "changes", "off"),

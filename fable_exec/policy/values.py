@@ -17,7 +17,7 @@ import attrs
 
 from fable_exec.policy.arguments import ArgumentPolicy
 from fable_exec.policy.assurance import AssurancePolicy
-from fable_exec.policy.confinement import RESERVED_DIRECTORIES, Confinement
+from fable_exec.policy.confinement import Confinement, system_directory_in
 from fable_exec.policy.fields import ruled, settle, texts, texts_or_none
 from fable_exec.policy.forms import environment_entry, executable_entry, path_directory, protected_name, token_digest
 from fable_exec.policy.names import is_injection_name, pattern_admits
@@ -301,6 +301,7 @@ class BrokerPolicy:
             return []
         return [
             *_confined_workspace(workspace, checked.get("confinement", Confinement())),
+            *_written_besides(workspace, checked.get("confinement", Confinement())),
             *_audit_misplaced(workspace, checked.get("audit")),
             *_rules_inside(workspace, checked.get("argument_rules")),
         ]
@@ -346,11 +347,20 @@ def _confined_workspace(workspace: Path, confinement: Confinement) -> Faults:
     """Commands may write the workspace, and the system's directories stand beside it: neither may hold the other."""
     if not confinement.confines_files:
         return []
-    held = next((reserved for reserved in map(Path, RESERVED_DIRECTORIES) if reserved.is_relative_to(workspace)), None)
+    held = system_directory_in(workspace)
     if held is None:
         return []
     text = f"is or holds {held}, which confined commands get from the system; choose a directory of its own"
     return [("workspace", f"{text}, or confinement off: {shown(workspace)}")]
+
+
+def _written_besides(workspace: Path, confinement: Confinement) -> Faults:
+    """What is writable besides the workspace must leave its lock and its pins alone."""
+    return [
+        (f"confinement.runtime_write_paths[{index}]", f"must neither hold the workspace nor lie in it: {shown(path)}")
+        for index, path in enumerate(map(Path, confinement.runtime_write_paths))
+        if workspace.is_relative_to(path) or path.is_relative_to(workspace)
+    ]
 
 
 def _audit_misplaced(workspace: Path, audit: AuditRules | None) -> Faults:

@@ -16,6 +16,7 @@ import pytest
 from fable_exec import Confinement, ConfinementUnavailable
 from fable_exec.policy import PROTECTIONS, Protections
 from tests.confinement.places import Tree, confined, in_modes, run
+from tests.doors import TOKEN
 
 pytestmark = pytest.mark.requires_ability("linux")
 
@@ -26,6 +27,8 @@ ENFORCED = {
     "connect_ports": "test_connect_ports_are_enforced",
     "bind_ports": "test_bind_ports_are_enforced",
     "runtime_read_paths": "test_runtime_read_paths_are_enforced",
+    "runtime_write_paths": "test_runtime_write_paths_are_enforced",
+    "reserved_ports": "test_reserved_ports_are_enforced",
     "planted_files": "test_planted_files_is_enforced",
     "observe": "test_observe_is_enforced",
 }
@@ -228,6 +231,45 @@ def test_runtime_read_paths_are_enforced(mode: str, workspace: Path, outside: Pa
         assert not broker.execute_command(("cat", str(outside))).success
     with confined(workspace, mode, confinement=Confinement(runtime_read_paths=(str(outside.parent),))) as broker:
         run(broker, "cat", str(outside))
+
+
+@in_modes()
+def test_runtime_write_paths_are_enforced(mode: str, workspace: Path, outside: Path) -> None:
+    cache, file = outside.parent / "cache", outside.parent / "settings"
+    cache.mkdir(mode=0o777)
+    cache.chmod(0o777)
+    file.touch(0o666)
+    file.chmod(0o666)
+    more = Confinement(runtime_write_paths=(str(cache), str(file)))
+    attempt = ("sh", "-c", f"echo x >> {file} && echo x > {cache}/new")
+    with confined(workspace, mode, confinement=more) as broker:
+        assert not broker.execute_command(attempt).success
+        run(broker, "cat", str(file))
+        broker.unlock_writes(TOKEN)
+        run(broker, *attempt)
+        broker.execute_command(("sh", "-c", f"echo x >> {outside}"))  # in namespaces a private /tmp lies there
+    assert (file.read_text(), (cache / "new").read_text(), outside.read_text()) == ("x\n", "x\n", "outside\n")
+
+
+@in_modes()
+def test_reserved_ports_are_enforced(mode: str, workspace: Path) -> None:
+    with listening(socket.AF_INET, ("127.0.0.1", 0)) as server, listening(socket.AF_INET, ("127.0.0.1", 0)) as other:
+        taken, reserved, free = server.getsockname()[1], free_port(), free_port()
+        more = Confinement(network="full", reserved_ports=(reserved, taken))
+        with confined(workspace, mode, confinement=more) as broker:
+            run(broker, *connects(other.getsockname()[1]))
+            run(broker, *listens(free))
+            for attempt in (connects(taken), listens(reserved), fast_open(taken)):
+                refused = broker.execute_command(attempt)
+                assert not refused.success and "PermissionError" in refused.stderr, refused.stderr
+        with confined(workspace, mode, confinement=Confinement(reserved_ports=(reserved,))) as broker:
+            assert "PermissionError" in broker.execute_command(listens(reserved)).stderr
+
+
+def fast_open(port: int) -> tuple[str, ...]:
+    """Connect by sending."""
+    text = f"from socket import *; socket(AF_INET).sendto(b'x', 0x20000000, ('127.0.0.1', {port}))"
+    return ("python3", "-c", text)
 
 
 @in_modes()

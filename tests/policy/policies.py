@@ -78,17 +78,20 @@ ASSURANCES = st.builds(
 MODES = st.sampled_from(["strict", "degradable", "off"])
 PORTS = st.lists(st.integers(1, 65535) | st.sampled_from([80, 443]), max_size=3, unique=True).map(tuple)
 CONFINEMENTS = st.builds(
-    lambda network, connect, bind, **others: Confinement(
+    lambda network, connect, bind, reserved, **others: Confinement(
         network=network,
-        connect_ports=connect if network == "ports" else (),
-        bind_ports=bind if network == "ports" else (),
+        connect_ports=tuple(port for port in connect if port not in reserved) if network == "ports" else (),
+        bind_ports=tuple(port for port in bind if port not in reserved) if network == "ports" else (),
+        reserved_ports=reserved,
         **others,
     ),
     st.sampled_from(["off", "ports", "full"]),
     PORTS,
     PORTS,
+    PORTS,
     protections=st.builds(Protections, **dict.fromkeys(PROTECTIONS, MODES)),
     runtime_read_paths=tuples(st.sampled_from(["/opt/tool", "/srv/é", "/a:b"])),
+    runtime_write_paths=tuples(st.sampled_from(["/srv/cache", "/var/é", "/c:d"])),
     planted_files=st.sampled_from(["neutralise", "report", "fail"]),
     observe=st.sampled_from(["off", "changes", "reads"]),
 )

@@ -76,6 +76,8 @@ network = "ports"
 connect_ports = [443]
 bind_ports = [8080]
 runtime_read_paths = ["/opt/tool"]
+runtime_write_paths = ["/srv/cache"]
+reserved_ports = [22]
 planted_files = "report"
 observe = "reads"
 
@@ -341,7 +343,7 @@ def test_the_canonical_form_is_stable() -> None:
         '"planted_files":"neutralise","protections":{"host_metadata":"degradable","host_reads":"strict","host_sockets":"strict",'
         '"host_writes":"strict","kernel_surface":"strict","later_files":"degradable","network":"strict",'
         '"other_processes":"degradable","resources":"degradable","whole_tree_end":"strict","workspace_writes":"strict"},'
-        '"runtime_read_paths":[]},'
+        '"reserved_ports":[],"runtime_read_paths":[],"runtime_write_paths":[]},'
         '"environment":{"inherit":[],"path":null,"request_names":[],"set":{}},"launch":"auto",'
         '"limits":{"cpu_seconds":null,"file_size_bytes":null,"idle_timeout_seconds":null,"max_answer_bytes":16777216,'
         '"max_frame_bytes":1048576,"max_in_flight":64,"max_timeout_seconds":3600,"memory_bytes":null,"open_files":null,'

@@ -17,7 +17,14 @@ def policies_of_lists(workspace: str) -> list[attrs.AttrsInstance]:
         BrokerPolicy(workspace=workspace, allowed_executables=["python3", "true"]),
         EnvironmentPolicy(inherit=["TERM"], request_names=["LANG"], path=["/usr/bin", "/bin"]),
         PathRules(protected=["secret"]),
-        Confinement(network="ports", connect_ports=[443], bind_ports=[8080], runtime_read_paths=["/opt"]),
+        Confinement(
+            network="ports",
+            connect_ports=[443],
+            bind_ports=[8080],
+            runtime_read_paths=["/opt"],
+            runtime_write_paths=["/srv/cache"],
+            reserved_ports=[22],
+        ),
         ArgumentPolicy(tools=["git"], documents=["/rules.toml"]),
         AssurancePolicy(formulas=["AG !network_open"]),
     ]

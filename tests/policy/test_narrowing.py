@@ -87,13 +87,16 @@ def confinement_widenings(merged: Confinement, policy: Confinement) -> list[str]
         "ports": lambda listed: frozenset(listed),
         "full": lambda _: frozenset(range(1, 65536)),
     }
+    reserved = set(merged.reserved_ports)
     weaker = [name for name in PROTECTIONS if strength.index(merged.mode(name)) < strength.index(policy.mode(name))]
     for name in ("connect_ports", "bind_ports"):
-        open_now = ports[merged.network](getattr(merged, name))
-        if not open_now <= ports[policy.network](getattr(policy, name)):
+        open_now = ports[merged.network](getattr(merged, name)) - reserved
+        if not open_now <= ports[policy.network](getattr(policy, name)) - set(policy.reserved_ports):
             weaker.append(name)
     if not set(merged.runtime_read_paths) <= set(policy.runtime_read_paths):
         weaker.append("runtime_read_paths")
+    if not set(merged.runtime_write_paths) <= set(policy.runtime_write_paths):
+        weaker.append("runtime_write_paths")
     severity = ("report", "neutralise", "fail")
     if severity.index(merged.planted_files) < severity.index(policy.planted_files):
         weaker.append("planted_files")
@@ -214,6 +217,8 @@ CASES: list[tuple[str, Any, Any, Any]] = [
     ("confinement.connect_ports", [80, 443], [443, 22], (443,)),
     ("confinement.bind_ports", [80], [443], ()),
     ("confinement.runtime_read_paths", ["/opt/a", "/opt/b"], ["/opt/b"], ("/opt/b",)),
+    ("confinement.runtime_write_paths", ["/opt/a", "/opt/b"], ["/opt/b"], ("/opt/b",)),
+    ("confinement.reserved_ports", [80], [443, 80], (80, 443)),
     ("confinement.planted_files", "report", "neutralise", "neutralise"),
     ("confinement.planted_files", "neutralise", "fail", "fail"),
     ("confinement.observe", "off", "changes", "changes"),

@@ -51,6 +51,8 @@ DEFAULTS: dict[type, dict[str, Any]] = {
         "connect_ports": (),
         "bind_ports": (),
         "runtime_read_paths": (),
+        "runtime_write_paths": (),
+        "reserved_ports": (),
         "planted_files": "neutralise",
         "observe": "changes",
     },
@@ -146,10 +148,13 @@ REFUSED: list[tuple[type, str, Any, str]] = [
         )
     ],
     *[
-        (Confinement, "runtime_read_paths", ["/opt", entry], "runtime_read_paths[1]")
+        (Confinement, name, ["/opt", entry], f"{name}[1]")
+        for name in ("runtime_read_paths", "runtime_write_paths")
         for entry in ("", "opt", "~no-such-user-at-all/x", "/", "//", "/opt/../root", "/a\0", 3, None)
     ],
     (Confinement, "runtime_read_paths", "/opt", "runtime_read_paths"),
+    *[(Confinement, "runtime_write_paths", ["/opt", entry], "runtime_write_paths[1]") for entry in ("/usr", "/home", "/etc")],
+    *[(Confinement, "reserved_ports", ports, path) for ports, path in ((80, "reserved_ports"), ((0,), "reserved_ports[0]"))],
     *[(Confinement, "planted_files", value, "planted_files") for value in ("", "delete", None)],
     *[(Confinement, "observe", value, "observe") for value in ("", "writes", True, None)],
     *[
