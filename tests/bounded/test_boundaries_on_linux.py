@@ -1,0 +1,155 @@
+"""The boundary on this kernel: the smoke program for real, whole and broken on purpose; the compiled policy; the environment."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+from fable_exec import Confinement, ExecutionBroker
+from fable_exec.bounded import child_environment, confinement_of, policy_of, smoke_probe
+from fable_exec.bounded.probing import run_smoke
+from fable_exec.errors import BoundaryUnproved, PolicyError
+from fable_exec.keeper.surroundings import DIRECTORIES
+from fable_exec.seatbelt import ConfinementRecord, HostBoundary, smoke
+from fable_exec.seatbelt.scratch import Scratch, smoke_scratch
+from tests.doors import DIGEST, TOKEN
+
+pytestmark = pytest.mark.requires_ability("confinement")
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture
+def boundary(tmp_path: Path) -> HostBoundary:
+    root = tmp_path.resolve()
+    for name in ("projects/ws/one", "projects/ws/two", "engine", "cache", "lib"):
+        (root / name).mkdir(parents=True)
+    for file in ("spec.md", "engine/code", "lib/data", "projects/ws/two/secret"):
+        (root / file).write_text("text\n")
+    return HostBoundary(
+        workspace_roots=(root / "projects/ws",),
+        protected_root=root / "projects",
+        runtime_read_paths=(root / "lib",),
+        runtime_write_paths=(root / "cache",),
+        reserved_ports=(free_port(),),
+        engine_source=root / "engine",
+    )
+
+
+def test_the_boundary_holds(boundary: HostBoundary) -> None:
+    found = smoke_probe(boundary)
+    assert found.identity == boundary.identity()
+    assert len(bytes.fromhex(found.probe_sha256)) == 32
+    assert sorted(path.name for path in boundary.workspace_roots[0].iterdir()) == ["one", "two"]
+    assert ConfinementRecord.of_linux("a" * 64, found.probe_sha256).kind == "linux-kernel"
+
+
+@pytest.fixture
+def scratch(boundary: HostBoundary) -> Iterator[Scratch]:
+    with smoke_scratch(boundary) as made:
+        yield made
+
+
+@pytest.mark.parametrize("status", [smoke.SIBLING, smoke.SOCKET, smoke.PORT])
+def test_a_boundary_that_is_broken_on_purpose_is_found_out(boundary: HostBoundary, scratch: Scratch, status: int) -> None:
+    whole = confinement_of(boundary, scratch.spec)
+    paths = {smoke.SIBLING: scratch.secret.parent, smoke.SOCKET: scratch.socket_path.parent}
+    more = (*whole.runtime_read_paths, str(paths[status])) if status in paths else whole.runtime_read_paths
+    ports = () if status == smoke.PORT else whole.reserved_ports
+    broken = attrs.evolve(whole, runtime_read_paths=more, reserved_ports=ports)
+    assert run_smoke(boundary, scratch, broken)[0] == status
+
+
+def test_a_probe_that_cannot_write_proves_nothing(
+    boundary: HostBoundary, scratch: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (scratch.workspace / "written-by-the-probe").mkdir()
+    assert run_smoke(boundary, scratch, confinement_of(boundary, scratch.spec))[0] == smoke.UNFIT
+
+
+def test_a_port_that_somebody_holds_is_no_refusal(boundary: HostBoundary, scratch: Scratch) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", scratch.port))
+        open_ports = attrs.evolve(confinement_of(boundary, scratch.spec), reserved_ports=())
+        assert run_smoke(boundary, scratch, open_ports)[0] == smoke.PORT
+
+
+def test_a_finding_is_an_error_with_its_number(boundary: HostBoundary, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_ports(*given: object, **more: object) -> Confinement:
+        return attrs.evolve(confinement_of(*given, **more), reserved_ports=())  # type: ignore[arg-type]  # passed on as given
+
+    monkeypatch.setattr("fable_exec.bounded.probing.confinement_of", without_ports)
+    with pytest.raises(BoundaryUnproved, match="could bind a reserved port") as caught:
+        smoke_probe(boundary)
+    assert caught.value.finding == 43
+
+
+def test_a_broker_under_the_compiled_policy_has_the_boundary_and_no_more(boundary: HostBoundary) -> None:
+    root, workspace = boundary.protected_root.parent, boundary.workspace_roots[0] / "one"
+    policy = policy_of(boundary, workspace, root / "spec.md", allowed_executables=("sh", "cat", "python3"))
+    assert policy.environment.path == tuple(map(str, boundary.child_path))
+    with ExecutionBroker(attrs.evolve(policy, write_token_digest=DIGEST)) as broker:
+        broker.unlock_writes(TOKEN)
+        for path in ("spec.md", "engine/code", "lib/data"):
+            assert broker.execute_command(("cat", str(root / path))).success, path
+            assert not broker.execute_command(("sh", "-c", f"echo x >> {root / path}")).success, path
+        for path in ("cache/new", "projects/ws/one/new"):
+            assert broker.execute_command(("sh", "-c", f"echo x > {root / path}")).success, path
+        assert not broker.execute_command(("cat", str(root / "projects/ws/two/secret"))).success
+        bind = f"import socket; socket.socket().bind(('127.0.0.1', {boundary.reserved_ports[0]}))"
+        assert "PermissionError" in broker.execute_command(("python3", "-c", bind)).stderr
+    assert ((root / "cache/new").read_text(), (root / "spec.md").read_text()) == ("x\n", "text\n")
+
+
+@pytest.mark.parametrize("network", ["full", "off"])
+def test_the_policy_says_the_boundary(boundary: HostBoundary, network: str) -> None:
+    found = confinement_of(boundary, network=network)  # type: ignore[arg-type]  # one of the words
+    assert found.runtime_read_paths == tuple(map(str, (*boundary.runtime_read_paths, boundary.engine_source)))
+    assert found.runtime_write_paths == tuple(map(str, boundary.runtime_write_paths))
+    assert (found.network, found.reserved_ports) == (network, boundary.reserved_ports)
+    assert found.protections == Confinement.strict().protections
+
+
+def test_a_workspace_outside_of_the_roots_has_no_policy(boundary: HostBoundary) -> None:
+    with pytest.raises(PolicyError, match="workspace: "):
+        policy_of(boundary, boundary.protected_root, allowed_executables=("sh",))
+
+
+def test_a_protected_root_that_linux_shows_to_every_command_has_no_policy(
+    boundary: HostBoundary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fable_exec.bounded.compiled.SYSTEM_DIRECTORIES", (str(boundary.protected_root.parent),))
+    with pytest.raises(PolicyError, match="protected_root: overlaps"):
+        confinement_of(boundary)
+
+
+def test_the_environment_is_an_allow_list(boundary: HostBoundary, tmp_path: Path) -> None:
+    host = {
+        **{name: name.lower() for name in ("HOME", "LANG", "LOGNAME", "NO_COLOR", "SHELL", "TERM", "USER", "LC_ALL", "LC_X")},
+        **dict.fromkeys(
+            ("PATH", "TMPDIR", "XDG_CONFIG_HOME", "ANTHROPIC_API_KEY", "LD_PRELOAD", "HOMEX", "FABLE_EXEC_ID"), "secret"
+        ),
+    }
+    found = child_environment(boundary, tmp_path / "runtime", host, {"NAMED": "n", "TERM": "vt100", "PATH": "/elsewhere"})
+    assert "secret" not in found.values()
+    assert {name: found[name] for name in ("HOME", "LC_X", "TERM", "NAMED")} == {
+        "HOME": "home",
+        "LC_X": "lc_x",
+        "TERM": "vt100",
+        "NAMED": "n",
+    }
+    assert found["PATH"] == ":".join(map(str, boundary.child_path))
+    assert found["TMPDIR"] == found["TMP"] == found["TEMP"] == str(tmp_path / "runtime/tmp")
+    assert "CLAUDE_CONFIG_DIR" not in found
+    own = {Path(value).relative_to(tmp_path / "runtime").parts[0] for value in found.values() if value.startswith(str(tmp_path))}
+    assert own <= {*DIRECTORIES, "gitconfig"} and {"cache", "config", "data", "state", "npm", "bun", "claude", "tmp"} <= own
+    assert os.environ.get("NAMED") is None

@@ -1,0 +1,169 @@
+"""Profiles as they are written and as they are meant: golden bytes, decisions, and that no path gets out of its string."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fable_exec.errors import PolicyError
+from fable_exec.seatbelt import HostBoundary, SeatbeltProfile, render
+from fable_exec.seatbelt.profile import SYSTEM_RUNTIME_PATHS, Grant, is_ambiguous, profile_text
+from tests.seatbelt.boundaries import CASES, Case, decisions, place
+
+GOLDEN = Path(__file__).parent / "golden"
+STRINGS = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+
+
+def rendered(each: Case) -> bytes:
+    return render(each.boundary, each.workspace, each.spec, system_paths=SYSTEM_RUNTIME_PATHS)
+
+
+def test_there_are_enough_boundaries() -> None:
+    assert len(CASES) >= 12
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_profiles_are_the_committed_ones_and_mean_what_they_should(name: str) -> None:
+    """FABLE_EXEC_WRITE_GOLDEN=1 writes the files anew."""
+    with place() as root:
+        each = CASES[name](root)
+        profile = rendered(each)
+        text = profile.decode("ascii").replace(str(root), "/tmp/ROOT")
+        file = GOLDEN / f"{name}.sb"
+        if os.environ.get("FABLE_EXEC_WRITE_GOLDEN"):
+            file.write_text(text)
+        assert file.read_text() == text
+        read, table = SeatbeltProfile.parse(profile), decisions(each)
+        assert len(table) >= 40
+        assert [row for row in table if read.decide(*row[:2]) != row[2]] == []
+        assert is_ambiguous(profile) == (name == "unicode")
+
+
+def test_the_order_of_the_paths_makes_no_difference_and_that_of_the_ports_does() -> None:
+    with place() as root:
+        each = CASES["everything"](root)
+        shuffled = HostBoundary(
+            workspace_roots=each.boundary.workspace_roots,
+            protected_root=str(each.boundary.protected_root),
+            runtime_read_paths=[*reversed(each.boundary.runtime_read_paths), *each.boundary.runtime_read_paths],
+            runtime_write_paths=list(reversed(each.boundary.runtime_write_paths)),
+            child_path=tuple(reversed(each.boundary.child_path)),
+            reserved_ports=each.boundary.reserved_ports,
+            engine_source=each.boundary.engine_source,
+        )
+        assert rendered(attrs.evolve(each, boundary=shuffled)) == rendered(each)
+        system = tuple(reversed(SYSTEM_RUNTIME_PATHS))
+        assert render(each.boundary, each.workspace, each.spec, system_paths=system) == rendered(each)
+        ports = attrs.evolve(each.boundary, reserved_ports=tuple(reversed(each.boundary.reserved_ports)))
+        assert rendered(attrs.evolve(each, boundary=ports)) != rendered(each)
+
+
+def test_only_what_exists_of_the_system_is_granted() -> None:
+    with place() as root:
+        each = CASES["minimal"](root)
+        assert b"/System" not in render(each.boundary, each.workspace, each.spec, system_paths=("/usr",))
+        assert (b'(subpath "/System")' in render(each.boundary, each.workspace, each.spec)) == os.path.exists("/System")
+
+
+@pytest.mark.parametrize("wrong", ["root", "protected", "outside", "missing", "file", "engine", "in-engine", "holds-a-root"])
+def test_a_workspace_that_is_not_strictly_inside_a_root_is_refused(wrong: str) -> None:
+    with place() as root:
+        each = CASES["two-roots"](root)
+        nested, boundary = each.workspace / "nested", each.boundary
+        nested.mkdir()
+        if wrong.endswith("engine"):
+            boundary = attrs.evolve(boundary, engine_source=nested if wrong == "engine" else each.workspace)
+        if wrong == "holds-a-root":
+            boundary = attrs.evolve(boundary, workspace_roots=(*boundary.workspace_roots, nested))
+        given_workspace = {
+            "root": boundary.workspace_roots[0],
+            "protected": boundary.protected_root,
+            "outside": root / "beside",
+            "missing": each.workspace / "missing",
+            "file": each.spec,
+            "in-engine": nested,
+        }.get(wrong, each.workspace)
+        with pytest.raises(PolicyError, match=r"^invalid host boundary: workspace: "):
+            render(boundary, given_workspace, each.spec)
+
+
+@pytest.mark.parametrize("wrong", ["directory", "missing", "relative"])
+def test_a_specification_is_an_existing_file(wrong: str) -> None:
+    with place() as root:
+        each = CASES["minimal"](root)
+        spec = {"directory": each.boundary.protected_root, "missing": root / "none.md", "relative": Path("spec.md")}[wrong]
+        with pytest.raises(PolicyError, match=r"^invalid host boundary: spec: "):
+            render(each.boundary, each.workspace, spec)
+
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12) | st.sampled_from(
+    ['"', "\\", '\\"', ")", '") (allow default) ("', ";", "\n", "\r", "\t", "#|", "|#", "..", "\0", "é", "\u2028", "\x7f", "a:b"]
+)
+
+
+@pytest.mark.fuzz
+@given(st.lists(NAMES, min_size=1, max_size=3))
+def test_any_name_is_refused_or_is_one_string_of_the_profile(names: list[str]) -> None:
+    with place() as root:
+        each = CASES["minimal"](root)
+        directory = each.workspace / "/".join(name.replace("/", "") or "x" for name in names)
+        try:
+            directory.mkdir(parents=True)
+        except (ValueError, OSError):
+            directory = each.workspace / "there"
+            directory.mkdir()
+        try:
+            profile = rendered(attrs.evolve(each, workspace=directory))
+        except PolicyError:
+            return
+        strings = {json.loads(found) for found in STRINGS.findall(profile.decode())}
+        workspace = str(directory.resolve())
+        assert workspace in strings
+        above = {str(parent) for parent in directory.resolve().parents}
+        assert strings - above <= {*FIXED, workspace, str(each.spec)}
+        assert SeatbeltProfile.parse(profile).decide("file-write-data", f"{workspace}/x") == "allow"
+
+
+FIXED = {
+    *SYSTEM_RUNTIME_PATHS,
+    *("/Library", "/private", "/private/var", "/private/var/db"),
+    *("/", "/dev", "/etc", "/tmp", "/var", "/dev/fd", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"),
+    *("/private/var/run/mDNSResponder", "*:8080"),
+}
+
+PARTS = st.sampled_from(["a", "b", "ab", "a b", '"', "\\", ")", "é", "..", ".", "", "a\nb"])
+PATHS = st.lists(PARTS, min_size=1, max_size=4).map(lambda parts: "/granted/" + "/".join(parts))
+CLEAN = PATHS.map(os.path.normpath).filter(lambda path: path.startswith("/granted/"))
+GRANTS = st.lists(st.builds(Grant, CLEAN, st.booleans()), max_size=4)
+
+
+@pytest.mark.fuzz
+@given(
+    GRANTS, GRANTS, st.lists(st.integers(1, 65535), max_size=3, unique=True), st.lists(PATHS, min_size=1, max_size=8), st.data()
+)
+def test_nothing_is_granted_outside_of_the_lists(
+    read: list[Grant], write: list[Grant], ports: list[int], targets: list[str], data: st.DataObject
+) -> None:
+    profile = SeatbeltProfile.parse(profile_text(read, write, ports))
+    targets += [f"{grant.path}{data.draw(st.sampled_from(['', '/x', 'x', '/../x', '/..']))}" for grant in (*read, *write)]
+    for target in targets:
+        written = any(holds(grant, target) for grant in write)
+        assert profile.decide("file-write-data", target) == ("allow" if written else "deny"), target
+        granted = written or any(holds(grant, target) for grant in read) or os.path.normpath(target) == "/"
+        assert profile.decide("file-read-data", target) == ("allow" if granted else "deny"), target
+    port = data.draw(st.integers(1, 65535) | st.sampled_from([*ports, 1]))
+    for operation in ("network-outbound", "network-bind"):
+        assert profile.decide(operation, f"tcp:127.0.0.1:{port}") == ("deny" if port in ports else "allow")
+
+
+def holds(grant: Grant, target: str) -> bool:
+    """The same question, asked of the standard library."""
+    real = "/" + os.path.normpath(target).lstrip("/")
+    return real == grant.path or (grant.is_directory and os.path.commonpath((real, grant.path)) == grant.path)
