@@ -76,7 +76,7 @@ RULES = (
     _by_reason("headline-needed", "headline-not-recorded", "headline-no-facts"),
     _by_reason("typed-facts", "headline-facts-malformed", field="headline_consistent"),
     _by_reason("gaps-derived", "degraded-"),
-    _by_reason("one-cost", "cost-disagrees", field="cost_coherent"),
+    _by_reason("told-twice", "headline-two", "cost-disagrees", field="cost_coherent"),
 )
 
 

@@ -54,18 +54,17 @@ class ProofDocument:
 
     def facts_for(self, axis: Axis) -> Facts | AxisResult:
         """What it says happened, or the answer of `axis` where that is nothing, or cannot be understood."""
-        if isinstance(self._facts, MalformedFacts):
-            return unchecked(axis, "facts-malformed", f"the facts cannot be understood: {self._facts}")
-        if self._facts is None:
-            return unchecked(axis, "no-facts", "the document has no object of facts")
-        return self._facts
+        facts, fault = self._facts
+        if fault:
+            return unchecked(axis, "facts-malformed", f"the facts cannot be understood: {fault}")
+        return facts or unchecked(axis, "no-facts", "the document has no object of facts")
 
     @functools.cached_property
-    def _facts(self) -> Facts | MalformedFacts | None:
+    def _facts(self) -> tuple[Facts | None, str]:
         try:
-            return read_facts(self.members.get("facts"))
+            return read_facts(self.members.get("facts")), ""
         except MalformedFacts as fault:
-            return fault
+            return None, str(fault)
 
 
 def member(mapping: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -78,19 +77,15 @@ def parse_document(source: bytes | Mapping[str, Any], max_bytes: int = MAX_DOCUM
     """The document in `source`, or the answer of the axis DOCUMENT that says why there is none.
 
     Args:
-        source: the bytes of a file, or its members as somebody else has read them. Those are kept, not copied.
+        source: the bytes of a file, or the value that somebody else has read from it. That is kept, not copied.
         max_bytes: of a file.
     """
     try:
-        if isinstance(source, Mapping):
-            require_strict(source)
-            return _document(source)
-        return _document(parse_strict(source, max_bytes))
+        members: Any = parse_strict(source, max_bytes) if isinstance(source, bytes) else source
+        if members is source:
+            require_strict(members)
     except JsonFault as fault:
         return failed(Axis.DOCUMENT, fault.code, f"the document is no strict JSON: {fault}")
-
-
-def _document(members: Any) -> ProofDocument | AxisResult:
     if not isinstance(members, dict):
         return failed(Axis.DOCUMENT, "not-an-object", f"the document is a {type(members).__name__}, not an object")
     return ProofDocument(members)

@@ -7,6 +7,7 @@ off, and a way to hide a gap otherwise, so the gaps are derived again.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from fable_exec.proofbind.axes import MAX_DETAIL, Axis, AxisResult, failed, passed, unchecked
@@ -55,7 +56,7 @@ def _text_of(entry: Any) -> str:
 
 
 def check_degraded(document: ProofDocument) -> AxisResult:
-    """Whether every gap that follows from the facts is among the entries that count."""
+    """Whether the entries that count are the gaps that follow from the facts."""
     recorded = document.honesty.get("degraded")
     if recorded is not None and not isinstance(recorded, list):
         return failed(Axis.DEGRADED, "not-a-list", f"honesty.degraded is a {type(recorded).__name__}, which lists no gap")
@@ -63,13 +64,20 @@ def check_degraded(document: ProofDocument) -> AxisResult:
     if isinstance(facts, AxisResult):
         return facts
     entries = counted_entries(document)
-    named = (entry.get("item") if isinstance(entry, dict) else entry for entry in entries)
-    owned = {name for name in named if isinstance(name, str)}
-    hidden = next((gap for gap in facts_gaps(facts) if gap not in owned), None)
+    named = [entry.get("item") if isinstance(entry, dict) else entry for entry in entries]
+    gaps, owned = facts_gaps(facts), {name for name in named if isinstance(name, str)}
+    hidden = next((gap for gap in gaps if gap not in owned), None)
     if hidden is None:
-        return passed(Axis.DEGRADED)
+        return _founded(named, frozenset(gaps))
     if any(isinstance(entry, str) for entry in entries):
         return unchecked(Axis.DEGRADED, "only-text", f"an entry of free text may or may not mean the gap {hidden!a:.100}")
     return failed(
         Axis.DEGRADED, "hidden", f"the gap {hidden!a:.100} follows from the facts, and the document does not own up to it"
     )
+
+
+def _founded(named: Sequence[Any], gaps: frozenset[str]) -> AxisResult:
+    unfounded = [name for name in named if not (isinstance(name, str) and name in gaps)]
+    if not unfounded:
+        return passed(Axis.DEGRADED)
+    return unchecked(Axis.DEGRADED, "unfounded", f"nothing among the facts shows the gap {unfounded[0]!a:.100}")

@@ -49,11 +49,10 @@ def test_the_bytes_are_those_of_the_rules(value: Any) -> None:
     assert canonical_sha256(value) == hashlib.sha256(formulated(value).encode()).hexdigest()
 
 
-@hypothesis.given(st.dictionaries(TEXTS, VALUES, max_size=5), st.randoms())
-def test_neither_order_nor_white_space_nor_escapes_of_a_file_matter(members: dict[str, Any], random: Any) -> None:
-    mixed = list(members.items())
-    random.shuffle(mixed)
-    for raw in (json.dumps(members), json.dumps(dict(mixed), indent=3, ensure_ascii=False)):
+@hypothesis.given(st.dictionaries(TEXTS, VALUES, max_size=3))
+def test_neither_order_nor_white_space_nor_escapes_of_a_file_matter(members: dict[str, Any]) -> None:
+    turned = dict(reversed(members.items()))
+    for raw in (json.dumps(members), json.dumps(turned, indent=3, ensure_ascii=False)):
         document = parse_document(raw.encode())
         assert isinstance(document, ProofDocument)
         assert document.canonical == canonical_bytes({name: members[name] for name in members if name != "verification"})

@@ -163,8 +163,10 @@ def test_a_gap_that_follows_from_the_facts_has_to_be_owned_up_to(changes: dict[s
 
     assert facts_gaps(facts(changed(changes))) == (item,)
     assert with_entries({"item": item, "status": "failed", "reason": "it is so"}) == PASSED
-    assert with_entries({"item": item}, {"item": "more"}, 5, None, ["x"]) == PASSED
     assert with_entries(item) == PASSED
+    assert with_entries(item, {"item": "more", "post_headline": True}) == PASSED
+    for more in ({"item": "more"}, {"item": ["x"]}, {}, "free text", 5, None, ["x"]):
+        assert with_entries({"item": item}, more) == unchecked("degraded-unfounded"), more
     hidden = failed("degraded-hidden")
     assert with_entries() == hidden
     assert with_entries({"item": item, "status": "failed", "post_headline": True}) == hidden

@@ -105,7 +105,9 @@ def test_more_axes_can_be_required_and_one_that_nobody_asks_here_never_passes() 
     assert judged({}, required=[Axis.TREE]).reasons == ("tree-not-asked",)
 
 
-@pytest.mark.parametrize("source", [b"[]", b'"proof"', b"1", b"null", b"", b"{}{}", b"\xff", {1: 2}, {"a": {1}}], ids=str)
+@pytest.mark.parametrize(
+    "source", [b"[]", b'"proof"', b"1", b"null", b"", b"{}{}", b"\xff", {1: 2}, {"a": {1}}, [], "{}", 1, None], ids=str
+)
 def test_what_cannot_be_read_has_one_reason_and_all_fields(source: Any) -> None:
     result = verify_integrity(source)
     assert (result.ok, len(result.reasons), result.reason.partition("-")[0]) == (False, 1, "document")

@@ -37,16 +37,19 @@ def test_the_row_of_a_vector_is_what_is_answered_and_each_difference_has_a_rule(
         assert tool.explained(name)["ok"] == ["environment"], "only what depended on an environment is taken here and not there"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_canonical_bytes_and_what_follows_from_the_facts_are_those_of_the_reference(name: str) -> None:
-    expected = json.loads((tool.VECTORS / f"{name}.expected.json").read_text())
-    document = parse_document((tool.VECTORS / f"{name}.proof.json").read_bytes())
-    if not isinstance(document, ProofDocument):
-        return
-    assert document.canonical_sha256 == expected["canonical_sha256"]
-    derived = derived_headlines(document).get(LOKI_VERIFIER.name)
-    if derived is not None and "LOKI_FV_GATE" not in expected.get("environment", {}):
-        assert derived.value == expected["derived_headline"]
+def test_the_canonical_bytes_and_what_follows_from_the_facts_are_those_of_the_reference() -> None:
+    read = derived = 0
+    for name in NAMES:
+        expected = json.loads((tool.VECTORS / f"{name}.expected.json").read_text())
+        document = parse_document((tool.VECTORS / f"{name}.proof.json").read_bytes())
+        if isinstance(document, ProofDocument):
+            read += 1
+            assert document.canonical_sha256 == expected["canonical_sha256"], name
+            headline = derived_headlines(document).get(LOKI_VERIFIER.name)
+            if headline is not None and "LOKI_FV_GATE" not in expected.get("environment", {}):
+                derived += 1
+                assert headline.value == expected["derived_headline"], name
+    assert (read, derived) == (88, 83)
 
 
 def test_every_rule_is_used_and_said_on_the_page_and_no_other() -> None:

@@ -15,7 +15,7 @@ from fable_exec.strictjson import MAX_DEPTH, MAX_DOCUMENT_BYTES, MAX_VALUES, Jso
 
 SCALARS = st.none() | st.booleans() | st.integers(-(10**20) + 1, 10**20 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
-VALUES = st.recursive(SCALARS | TEXTS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=30)
+VALUES = st.recursive(SCALARS | TEXTS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=12)
 
 REFUSED: list[tuple[bytes, str]] = [
     (b"", "not-json"),
