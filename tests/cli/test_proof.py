@@ -104,7 +104,8 @@ def test_a_signature_counts_by_the_key_that_is_named(here: Here, repository: Pat
     "arguments",
     [
         ("verify", VALID, "--engine-dir", "a/b"), ("verify", VALID, "--gpg-key", "/nonexistent"),
-        ("verify", VALID, "--jwks", VALID), ("verify", VALID, "--require", "luck"), ("verify",), ("bind", "."), ("bind", ".", "--into", ".", "--engine-dir", ".."),
+        ("verify", VALID, "--jwks", VALID), ("verify", VALID, "--require", "luck"), ("verify",), ("bind", "."),
+        ("bind", ".", "--into", ".", "--engine-dir", ".."),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_wrong_usage(arguments: tuple[str, ...], here: Here) -> None:
