@@ -71,11 +71,13 @@ def request_to_keep(
         **{name: getattr(spec, name) for name in _TERMS},
     }
     try:
-        return KeepRequest(**common, **_means(spec, policy, directory, runtime, whose, zygote, proofs))
+        means = _means(spec, policy, directory, runtime, whose, zygote, proofs)
     except ConfinementUnavailable as error:
         return KeepRequest(**common, launch_error=f"confinement: {error}")
     except _NotThere as error:
         return KeepRequest(**common, launch_error=str(error), launch_errno=error.number)
+    executable = means["command"]["executable"]["path"]
+    return KeepRequest(**{**common, **means, "defined": {**defined, "executable": executable}})
 
 
 _BOUNDS = tuple(attrs.fields_dict(Bounds))
@@ -85,7 +87,7 @@ _TERMS = ("restarts", "restart_delay_seconds", "stop_grace_seconds", "descendant
 class _NotThere(Exception):
     """The program is not there, or is nothing that could be executed; `number` is what execve(2) would say."""
 
-    def __init__(self, program: str, why: object) -> None:
+    def __init__(self, program: str, why: str) -> None:
         self.number = errno.EACCES if os.path.isabs(program) and os.path.exists(program) else errno.ENOENT
         super().__init__(f"executable: {errno.errorcode[self.number]}: {os.strerror(self.number)} ({program}: {why})")
 
@@ -95,6 +97,7 @@ def _defined(spec: ExecutionSpec, policy: BrokerPolicy, directory: ExecutionDire
     return {
         "request_fingerprint": spec.fingerprint(),
         "argv": list(spec.argv),
+        "executable": None,
         "workspace": str(spec.workspace),
         "engine_dir": str(spec.workspace / spec.engine_dir),
         "spec": None if spec.spec_text is None else str(path / SPEC_NAME),
@@ -164,7 +167,13 @@ def _resolved(spec: ExecutionSpec, policy: BrokerPolicy, environment: Mapping[st
     except PolicyError as error:
         if spec.policy is not None:
             raise
-        raise _NotThere(spec.argv[0], error) from error
+        raise _NotThere(spec.argv[0], _what_to_do(spec.argv[0], error)) from None
+
+
+def _what_to_do(program: str, error: PolicyError) -> str:
+    if os.path.isabs(program):
+        return "make it an executable file, or name another" if os.path.exists(program) else "name one that is there"
+    return f"{'; '.join(text for _, text in error.faults)}; install it, or give its absolute path"
 
 
 def _executable(spec: ExecutionSpec, executables: AllowedExecutables) -> Executable:

@@ -136,10 +136,14 @@ def test_a_job_that_crashes_is_started_again_as_often_as_allowed(root: Path, wor
 
 
 def test_a_job_that_cannot_be_started_is_accepted_and_its_state_says_why(root: Path, workspace: Path) -> None:
-    finished = supervise("start", root, "--workspace", str(workspace), "--", "no-such-program")
+    flags = ["--workspace", str(workspace), "--spec", "/dev/stdin"]
+    finished = supervise("start", root, *flags, "--", "no-such-program", stdin=b"build it\n")
+    assert [each.read_bytes() for each in root.glob("*/spec.md")] == [b"build it\n"]
     told = finished.stdout.decode()
     assert (finished.returncode, finished.stderr) == (0, b"")
-    assert "launch_failed" in told and "no-such-program" in told
+    assert "launch_failed" in told and "invalid policy" not in told
+    assert "executable: ENOENT: No such file or directory (no-such-program: none of no-such-program could be found in /" in told
+    assert "; install it, or give its absolute path)" in told
 
 
 def test_a_policy_says_what_may_run(root: Path, workspace: Path, tmp_path: Path) -> None:
@@ -206,6 +210,7 @@ REFUSED = {
     "--spec cannot be read: '/no/such/file': No such file or directory": [
         "--spec", "/no/such/file", "--workspace", ".", "--", "true",
     ],
+    "--spec must be a regular file, or /dev/stdin: '/dev/zero'": ["--spec", "/dev/zero", "--workspace", ".", "--", "true"],
     "no such file: '/no/such/file.toml'": [
         "--policy", "/no/such/file.toml", "--workspace", ".", "--", "true",
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from fable_exec.lifecycle import Health
 from fable_exec.policy import Limits
 from fable_exec.supervisor import ExecutionSpec, Supervisor
 from fable_exec.supervisor.zygote import KeeperZygote
+from tests.commands import ENVIRONMENT
 from tests.keeper.scenes import (
     NEEDS,
     PROOFS,
@@ -304,6 +306,7 @@ def test_a_job_that_ends_before_its_time_did_not_time_out(scene: Scene) -> None:
 def test_an_execution_is_told_with_all_its_members(scene: Scene) -> None:
     execution = scene.run("sh", "-c", "exit 0", labels={"provider": "none"}, spec_text="do nothing")
     document = execution.document
+    assert document["executable"] == os.path.realpath(shutil.which("sh", path=ENVIRONMENT["PATH"]) or "")
     times = [document[name] for name in ("accepted_at", "started_at", "exited_at", "finished_at")]
     assert times == sorted(times) and all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", each) for each in times)
     assert document["runner_pid"] == document["runner_pgid"] == document["runner_sid"]

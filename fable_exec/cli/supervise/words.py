@@ -92,6 +92,7 @@ def details(members: Members) -> Iterator[tuple[str, str]]:
     yield from _told("used", _usage(members["usage"]))
     yield "workspace", members["workspace"]
     yield "command", shlex.join(members["argv"])
+    yield from _told("program", members["executable"])
     yield from _told("spec", members["spec"])
     yield from _told("bounds", _bounds(members))
     yield "verdict", members["verdict"]
