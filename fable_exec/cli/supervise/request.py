@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -70,9 +71,16 @@ def _policy(file: str, workspace: str) -> BrokerPolicy:
 
 
 def _text_of(file: str) -> str:
-    """Whatever can be read as a file, a pipe too: but never more than a specification may have."""
+    """A regular file, or whatever our standard input is: never more than a specification may have.
+
+    Anything else might be waited for for ever, as a FIFO that nobody writes to.
+    """
     try:
-        with open(file, "rb") as opened:
+        with open(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK), "rb") as opened:
+            status = os.fstat(opened.fileno())
+            if not stat.S_ISREG(status.st_mode) and not os.path.samestat(status, os.fstat(0)):
+                raise InvalidRequest(f"--spec must be a regular file, or /dev/stdin: {ascii(file)[:400]}")
+            os.set_blocking(opened.fileno(), True)
             content = opened.read(MAX_SPEC_BYTES + 1)
     except OSError as error:
         raise InvalidRequest(f"--spec cannot be read: {ascii(file)[:400]}: {error.strerror}") from None
