@@ -22,6 +22,8 @@ COMMANDS = (
     "probe",
     "doctor",
     "policy",
+    "seatbelt",
+    "boundary",
     "audit",
     "digest",
     "attest",
