@@ -26,9 +26,9 @@ COMMANDS = (
     "boundary",
     "audit",
     "digest",
+    "proof",
     "attest",
     "verify-attestation",
-    "proof",
 )
 """Each is the attribute `command` of the module of its name, with `_` for `-`, and `_command`."""
 

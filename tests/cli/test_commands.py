@@ -64,18 +64,18 @@ FLAGS = {
     "audit": "verify --help",
     "audit verify": "--head --json FILE --help",
     "digest": "--profile --level --engine-dir --manifest --diff --json PATH --help",
-    "attest": "--root --key --materials --artifact --link --json ID --help",
-    "verify-attestation": "--key --threshold --workspace --artifact --subject --predicate-type --json FILE --help",
-}
-
-
-@pytest.mark.parametrize("name, flags", FLAGS.items(), ids=FLAGS)
     "proof": "verify bind show --help",
     "proof verify": "--repo --engine-dir --profile --level --gpg-key --jwks --require --json FILE --help",
     "proof bind": (
         "--into --baseline --run-id --engine-dir --profile --level --gpg-key --jwks --require --json WORKSPACE --help"
     ),
     "proof show": "--gpg-key --jwks --json FILE --help",
+    "attest": "--root --key --materials --artifact --link --json ID --help",
+    "verify-attestation": "--key --threshold --workspace --artifact --subject --predicate-type --json FILE --help",
+}
+
+
+@pytest.mark.parametrize("name, flags", FLAGS.items(), ids=FLAGS)
 def test_the_help_of_a_command_lists_everything(name: str, flags: str, here: Here) -> None:
     finished = here(*name.split(), "--help")
     assert finished.returncode == 0
