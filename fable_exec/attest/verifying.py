@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from fable_exec.attest.envelopes import Envelope, Signature
+from fable_exec.attest.envelopes import Envelope
 from fable_exec.attest.statements import PAYLOAD_TYPE, PREDICATE_TYPE, Statement, is_sha256
 from fable_exec.errors import InvalidRequest, StateUnreadable
 from fable_exec.keypairs.public import PublicKey
@@ -29,7 +29,7 @@ class Objection:
     """One bounded sentence for a person."""
 
 
-_DUPLICATE = Objection("duplicate-signature", "one signature is there twice, or two of one key")
+_DUPLICATE = Objection("duplicate-signature", "two signatures are of one key")
 
 
 @attrs.frozen(kw_only=True)
@@ -121,8 +121,6 @@ def _signers(envelope: Envelope, keys: Collection[PublicKey]) -> tuple[tuple[Pub
     against = []
     if envelope.payload_type != PAYLOAD_TYPE:
         against.append(Objection("payload-type", f"it holds {_short(envelope.payload_type)}, not {PAYLOAD_TYPE}"))
-    if _twice(envelope.signatures):
-        against.append(_DUPLICATE)
     signers: list[PublicKey] = []
     for signature in envelope.signatures:
         candidates = [key for key in keys if not signature.keyid or signature.keyid in key.keyids]
@@ -138,11 +136,6 @@ def _signers(envelope: Envelope, keys: Collection[PublicKey]) -> tuple[tuple[Pub
         else:
             against.append(Objection("unknown-key", f"{_short(signature.keyid)} is none of the keys"))
     return tuple(signers), list(dict.fromkeys(against))
-
-
-def _twice(signatures: Collection[Signature]) -> bool:
-    ids = [each.keyid for each in signatures if each.keyid]
-    return len(set(ids)) < len(ids) or len({each.value for each in signatures}) < len(signatures)
 
 
 def _read(

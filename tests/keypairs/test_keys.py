@@ -71,6 +71,7 @@ def test_a_saved_key_can_be_loaded_whatever_the_umask(tmp_path: Path) -> None:
         PrivateKey.generate().save(tmp_path / "key.pem")
     finally:
         os.umask(before)
+    assert stat.S_IMODE((tmp_path / "key.pem").stat().st_mode) == 0o600
     assert PrivateKey.load(tmp_path / "key.pem")
 
 
