@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fable_exec.proofbind import Axis, AxisState, IntegrityResult, verify_integrity
 from fable_exec.proofbind.signatures import SignatureResult, SignatureStatus, SignedDocument
+from tests.fuzzing import A_TENTH
 from tests.proofbind.receipts import ABSENT, VALID, changed, gate
 from tests.proofbind.signed import PROOFS
 from tests.strictjson.test_strictjson import VALUES
@@ -187,6 +188,7 @@ ODD = VALUES | st.recursive(st.sampled_from([*NAMES, 0, None, True, ""]), lambda
 
 
 @pytest.mark.fuzz
+@A_TENTH
 @hypothesis.given(st.lists(st.tuples(st.sampled_from(PATHS), ODD), min_size=1, max_size=3, unique_by=lambda change: change[0]))
 def test_no_member_of_any_type_makes_it_raise_or_answer_against_itself(changes: Sequence[tuple[str, Any]]) -> None:
     try:

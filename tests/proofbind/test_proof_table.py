@@ -74,7 +74,7 @@ def reasons_in_code() -> set[str]:
 
 
 def test_the_page_lists_every_reason_and_no_other() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (.*)\|$", PAGE.partition("(axes)=")[2].partition("(strict-json)=")[0], re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| (.*)\|$", PAGE.partition("## Axes")[2].partition("\n## ")[0], re.MULTILINE)
     assert {axis for axis, _ in rows} == {each.axis.value for each in verify_integrity(b"{}").axes}
     said = {reason for axis, row in rows for reason in re.findall(rf"`({axis}-[a-z-]*[a-z0-9])`", row)}
     assert said == reasons_in_code()
@@ -82,6 +82,6 @@ def test_the_page_lists_every_reason_and_no_other() -> None:
 
 def test_the_page_lists_every_word_of_strict_json_and_no_other() -> None:
     source = (tool.ROOT / "fable_exec/strictjson.py").read_text()
-    table = PAGE.partition("(strict-json)=")[2].partition("(canonical)=")[0].partition("|---|")[2]
+    table = PAGE.partition("## Strict JSON")[2].partition("\n## ")[0].partition("|---|")[2]
     words = {word for row in re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE) for word in re.findall(r"`([a-z0-9-]+)`", row)}
     assert words == set(re.findall(r'JsonFault\("([a-z0-9-]+)"', source))
