@@ -14,7 +14,8 @@ from fable_exec.proofbind.signatures import SignatureStatus
 from tools import proof_table as tool
 
 PAGE = tool.PAGE.read_text()
-ROWS = {name: row for row, name in re.findall(r"^(\| `(\w+)` \|.*\n)", PAGE.partition(tool.BEGIN)[2], re.MULTILINE)}
+TABLE = PAGE.partition(tool.BEGIN)[2].partition(tool.END)[0]
+ROWS = {name: row for row, name in re.findall(r"^(\| `(\w+)` \|.*\n)", TABLE, re.MULTILINE)}
 NAMES = tool.names()
 OF_FACTS = ("headline", "degraded", "execution", "gates")
 BY_THE_DOCUMENT_ALONE = ("coherence", "documents", "gaps", "headline", "seal")
