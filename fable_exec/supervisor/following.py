@@ -28,12 +28,18 @@ class LogReader:
         self._fd = -1
 
     def read(self) -> bytes:
-        """What is there next, a piece at most; nothing when there is no more now.
+        """What is there next, a piece at most; nothing when there is no more now. One that was truncated begins anew.
 
         Raises:
             StateUnreadable: something else has the name of the log, or another user's file. OSError.
         """
-        return b"" if self._is_missing() else os.read(self._fd, _PIECE_BYTES)
+        if self._is_missing():
+            return b""
+        piece = os.read(self._fd, _PIECE_BYTES)
+        if piece or os.fstat(self._fd).st_size >= os.lseek(self._fd, 0, os.SEEK_CUR):
+            return piece
+        os.lseek(self._fd, 0, os.SEEK_SET)
+        return os.read(self._fd, _PIECE_BYTES)
 
     def size(self) -> int:
         """How long it is now. Raises as `read`."""

@@ -7,6 +7,7 @@ import resource
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,6 +53,15 @@ def test_following_ends_with_the_job_and_has_everything(jobs: Jobs) -> None:
     with nothing_left():
         assert b"".join(jobs.supervisor.logs(execution.execution_id, follow=True)).split() == [*b"1 2 3 4 5 last".split()]
     assert jobs.supervisor.get(execution.execution_id).is_over
+
+
+def test_following_goes_on_at_the_start_of_a_log_that_somebody_truncated(jobs: Jobs) -> None:
+    execution = jobs.shell("echo a long first line; until [ -e go ]; do sleep 0.02; done; echo two")
+    pieces = jobs.supervisor.logs(execution.execution_id, follow=True)
+    assert next(pieces) == b"a long first line\n"
+    os.truncate(execution.runner_log, 0)
+    Path(execution.document["workspace"], "go").touch()
+    assert b"".join(pieces) == b"two\n"
 
 
 def test_following_gives_output_out_soon(jobs: Jobs) -> None:
