@@ -27,7 +27,6 @@ _NUMBERS = {"x86_64": {"seccomp": 317, "setns": 308, "unshare": 272}, "aarch64":
 _SET_MODE_FILTER = 1
 _GET_ACTION_AVAILABLE = 2
 _RETURN_ERRNO = 0x00050000
-_PR_GET_SECCOMP = 21
 _PR_GET_NO_NEW_PRIVS = 39
 _INSTRUCTION_BYTES = 8
 _ENOSYS = 38
@@ -144,11 +143,6 @@ def restrict_self(ruleset: int, flags: int = 0) -> None:
 def has_no_new_privileges() -> bool:
     """Whether execve can no longer give this thread anything."""
     return int(_libc.prctl(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)) == 1
-
-
-def is_filtered() -> bool:
-    """Whether this thread lives under a seccomp filter."""
-    return int(_libc.prctl(_PR_GET_SECCOMP, 0, 0, 0, 0)) == 2
 
 
 def set_filter(program: bytes, flags: int = 0) -> int:
