@@ -30,6 +30,7 @@ from fable_exec.attest import (
 from fable_exec.attest.attesting import sign
 from fable_exec.attest.statements import PAYLOAD_TYPE
 from fable_exec.errors import InvalidRequest
+from fable_exec.proofbind import Axis, AxisResult, AxisState, ProofBinding
 from fable_exec.treedigest import Level
 from tests.attest.made import DOCUMENT, KEYS, OTHER, RUN, TREE, Binding, tree
 
@@ -99,6 +100,18 @@ def test_a_run_without_a_proof_is_attested_as_what_it_is() -> None:
 def test_nothing_is_signed_that_would_not_hold(proof: Binding, what: str) -> None:
     with pytest.raises(InvalidRequest, match=what):
         attested(proof=proof)
+
+
+def test_what_bind_returns_is_attested_as_it_is() -> None:
+    fields: dict[str, Any] = {
+        "present": True, "run_id": "run-1", "headline": "VERIFIED", "tree_sha256": TREE, "document_sha256": DOCUMENT,
+        "proof_path": "/p", "snapshotted": True, "snapshot_error": "", "tree_fields_agree": True,
+        "axes": (AxisResult(Axis.HASH, AxisState.PASS),),
+    }  # fmt: skip
+    assert attested(proof=ProofBinding(**fields)) == attested()
+    against = AxisResult(Axis.TREE, AxisState.FAIL, "tree-differs", "x")
+    with pytest.raises(InvalidRequest, match="not bound"):
+        attested(proof=ProofBinding(**fields, shortcomings=(against,)))
 
 
 @pytest.mark.parametrize("artifacts", [{"x": ""}, {"x": "A" * 64}, {"": "a" * 64}, {TREE_SUBJECT: "a" * 64}])
