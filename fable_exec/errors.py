@@ -7,6 +7,7 @@
     │   ├── PolicyError (ValueError)                the policy has faults; all are listed
     │   ├── ConfinementUnavailable (OSError)        a strict protection cannot be had here
     │   ├── BoundaryUnproved (RuntimeError)         a host boundary is asked for and not proved to hold here
+    │   ├── ProviderUnavailable (RuntimeError)      a model provider cannot be used within the boundary
     │   ├── LaunchFailed (OSError)                  the command could not be started
     │   ├── AuditUnavailable (OSError)              the audit log cannot take another line
     │   ├── ExtraMissing (ImportError)              a package of an extra is not installed
@@ -72,6 +73,7 @@ __all__ = [
     "PathPermission",
     "PolicyError",
     "ProofNotBound",
+    "ProviderUnavailable",
     "SignalRefused",
     "StateUnreadable",
     "TreeUnstable",
@@ -172,6 +174,18 @@ class BoundaryUnproved(FableExecError, RuntimeError):
 
     code = "boundary-unproved"
     finding: int = 0
+
+
+class ProviderUnavailable(FableExecError, RuntimeError):
+    """The model provider of an execution cannot be used within its boundary, so nothing was started.
+
+    `provider` names it, `classification` is one word of the published list (docs/reference/providers.md), `action` what to do.
+    """
+
+    code = "provider-unavailable"
+    provider: str = ""
+    classification: str = ""
+    action: str = ""
 
 
 class LaunchFailed(FableExecError, OSError):

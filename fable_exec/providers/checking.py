@@ -35,7 +35,7 @@ def check(
     platform: str = sys.platform,
     sandbox_exec: Path = SANDBOX_EXEC,
 ) -> ProviderCheck:
-    """Whether `provider` can be used inside `boundary`. Blocks for 10 s of asking who is logged in and 20 s of an answer at most.
+    """Whether `provider` can be used inside `boundary`. Blocks until that is open, then up to 10 s and 20 s.
 
     Args:
         provider: one of your own, or the name of a preset.

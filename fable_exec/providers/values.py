@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import attrs
 
-from fable_exec.errors import PolicyError
+from fable_exec.errors import PolicyError, ProviderUnavailable
 from fable_exec.providers.parsing import Parser, exit_status
 
 __all__ = ["Classification", "ProviderCheck", "ProviderSpec"]
@@ -95,6 +95,17 @@ class ProviderCheck:
     def available(self) -> bool:
         """Whether a start may go on."""
         return self.classification.available
+
+    def require(self) -> None:
+        """Nothing where a start may go on. Raises ProviderUnavailable with the classification and the action otherwise."""
+        if not self.available:
+            word = self.classification.value
+            raise ProviderUnavailable(
+                f"provider {self.provider}: {word}. {self.action}",
+                provider=self.provider,
+                classification=word,
+                action=self.action,
+            )
 
     def to_members(self) -> dict[str, object]:
         """As JSON members."""

@@ -42,6 +42,10 @@ def _paths(given: Iterable[str | Path]) -> tuple[Path, ...]:
     return cast("tuple[Path, ...]", given)
 
 
+def _numbers(given: Iterable[int]) -> tuple[int, ...]:
+    return cast("tuple[int, ...]", given)
+
+
 def _path(given: str | Path) -> Path:
     return cast("Path", given)
 
@@ -72,7 +76,7 @@ class HostBoundary:
     runtime_read_paths: tuple[Path, ...] = attrs.field(default=(), converter=_paths)
     runtime_write_paths: tuple[Path, ...] = attrs.field(default=(), converter=_paths)
     child_path: tuple[Path, ...] = attrs.field(factory=_command_directories, converter=_paths)
-    reserved_ports: tuple[int, ...] = ()
+    reserved_ports: tuple[int, ...] = attrs.field(default=(), converter=_numbers)
     engine_source: Path | None = attrs.field(default=None, converter=_path_or_none)
 
     def __attrs_post_init__(self) -> None:

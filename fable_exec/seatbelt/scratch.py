@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import socket
+import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from fable_exec.seatbelt.paths import enclosing
 __all__ = ["Scratch", "free_reserved_port", "probe_argv", "scratch_workspace", "smoke_scratch"]
 
 _PREFIX = ".fable-exec-probe-"
+_WORKSPACE, _SIBLING = "workspace", "sibling"
 _SYSTEM_FILE = "/usr/bin/env"
 _LONGEST_SOCKET_PARENT = 60
 """sun_path holds 103 bytes on macOS (unix(4)): what is left is for names of ours."""
@@ -38,16 +41,13 @@ class Scratch:
 
 @contextmanager
 def scratch_workspace(boundary: HostBoundary) -> Iterator[Path]:
-    """A directory in the first root that goes away again, with an empty workspace in it. It belongs to the root's owner."""
-    root = boundary.workspace_roots[0]
-    place = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))
-    try:
-        workspace = place / "workspace"
-        workspace.mkdir()
-        _give(root, place, workspace)
-        yield workspace
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+    """An empty workspace in a directory of the first root that goes away again. It belongs to the root's owner.
+
+    Raises:
+        OSError: it could not be made there.
+    """
+    with _made(boundary, (_WORKSPACE,), {}) as place:
+        yield place / _WORKSPACE
 
 
 @contextmanager
@@ -55,21 +55,75 @@ def smoke_scratch(boundary: HostBoundary) -> Iterator[Scratch]:
     """All that a smoke probe needs. Raises BoundaryUnproved when no reserved port is free; nothing is made then."""
     port = free_reserved_port(boundary)
     with ExitStack() as stack:
-        workspace = stack.enter_context(scratch_workspace(boundary))
-        sibling, spec = workspace.parent / "sibling", workspace.parent / "spec.md"
-        sibling.mkdir()
-        secret = sibling / "secret"
-        secret.write_text("secret\n")
-        spec.write_text("probe\n")
-        _give(boundary.workspace_roots[0], sibling, secret, spec)
+        files = {f"{_SIBLING}/secret": b"secret\n", "spec.md": b"probe\n"}
+        place = stack.enter_context(_made(boundary, (_WORKSPACE, _SIBLING), files))
         parent = stack.enter_context(tempfile.TemporaryDirectory(prefix="fable-exec-probe-", dir=_socket_parent()))
-        os.chmod(parent, 0o755)
         socket_path = Path(parent, "socket")
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))
         listener.bind(str(socket_path))
-        socket_path.chmod(0o777)
+        socket_path.chmod(0o777)  # the boundary is to refuse, not a mode
+        os.chmod(parent, 0o755)
         listener.listen()
-        yield Scratch(workspace=workspace, spec=spec, secret=secret, socket_path=socket_path, port=port)
+        yield Scratch(
+            workspace=place / _WORKSPACE,
+            spec=place / "spec.md",
+            secret=place / _SIBLING / "secret",
+            socket_path=socket_path,
+            port=port,
+        )
+
+
+@contextmanager
+def _made(boundary: HostBoundary, directories: Sequence[str], files: Mapping[str, bytes]) -> Iterator[Path]:
+    """A directory in the first root with these in it, all readable for everybody and the root's owner's; removed afterwards.
+
+    Nobody but us may enter until all of it is made and given away: with a root that belongs to somebody else, who can put
+    a link in the place of each name, root would write and give away what that leads to.
+    """
+    root = boundary.workspace_roots[0]
+    place = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))
+    try:
+        handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            _require_ours(handle)
+            _fill(handle, directories, files)
+            owner = os.stat(root)
+            _give(handle, (*files, *directories), (owner.st_uid, owner.st_gid))
+        finally:
+            os.close(handle)
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _require_ours(handle: int) -> None:
+    """Refuse a directory that somebody put in the place of the one that was just made."""
+    found = os.fstat(handle)
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077 or os.listdir(handle):
+        raise PermissionError(errno.EPERM, "the directory was replaced while it was made")
+
+
+def _fill(handle: int, directories: Sequence[str], files: Mapping[str, bytes]) -> None:
+    for name in directories:
+        os.mkdir(name, 0o700, dir_fd=handle)
+    for name, content in files.items():
+        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=handle)
+        try:
+            os.write(descriptor, content)
+        finally:
+            os.close(descriptor)
+
+
+def _give(handle: int, names: Sequence[str], owner: tuple[int, int]) -> None:
+    """What lies in it first, itself last."""
+    for name in names:
+        is_directory = stat.S_ISDIR(os.stat(name, dir_fd=handle).st_mode)
+        os.chmod(name, 0o755 if is_directory else 0o644, dir_fd=handle)
+        if os.geteuid() == 0:
+            os.chown(name, *owner, dir_fd=handle, follow_symlinks=False)
+    os.fchmod(handle, 0o755)
+    if os.geteuid() == 0:
+        os.fchown(handle, *owner)
 
 
 def free_reserved_port(boundary: HostBoundary) -> int:
@@ -108,12 +162,3 @@ def _interpreter(boundary: HostBoundary) -> str:
 def _socket_parent() -> str:
     parent = tempfile.gettempdir()
     return parent if len(os.fsencode(parent)) <= _LONGEST_SOCKET_PARENT else "/tmp"
-
-
-def _give(root: Path, *paths: Path) -> None:
-    """Make `paths` those of the root's owner, and readable for everybody: the boundary is to refuse, not their modes."""
-    owner = root.stat()
-    for path in paths:
-        path.chmod(0o755 if path.is_dir() else 0o644)
-        if os.geteuid() == 0:
-            os.chown(path, owner.st_uid, owner.st_gid)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 
 from fable_exec import Confinement, ExecutionBroker
-from fable_exec.bounded import child_environment, confinement_of, policy_of, smoke_probe
+from fable_exec.bounded import child_environment, confinement_of, policy_of, rooms, smoke_probe
 from fable_exec.bounded.probing import run_smoke
 from fable_exec.errors import BoundaryUnproved, PolicyError
 from fable_exec.keeper.surroundings import DIRECTORIES
 from fable_exec.seatbelt import ConfinementRecord, HostBoundary, smoke
 from fable_exec.seatbelt.scratch import Scratch, smoke_scratch
+from tests.confinement.places import in_modes
 from tests.doors import DIGEST, TOKEN
 
 pytestmark = pytest.mark.requires_ability("confinement")
@@ -67,6 +70,47 @@ def test_a_boundary_that_is_broken_on_purpose_is_found_out(boundary: HostBoundar
     ports = () if status == smoke.PORT else whole.reserved_ports
     broken = attrs.evolve(whole, runtime_read_paths=more, reserved_ports=ports)
     assert run_smoke(boundary, scratch, broken)[0] == status
+
+
+@in_modes("namespace", "plain")
+def test_the_boundary_holds_however_programs_are_launched(
+    boundary: HostBoundary, scratch: Scratch, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best mode is the one of the other tests."""
+    policy = rooms._policy
+    monkeypatch.setattr(rooms, "_policy", lambda *given, **more: attrs.evolve(policy(*given, **more), launch=mode))  # type: ignore[arg-type]  # one of the modes
+    whole = confinement_of(boundary, scratch.spec)
+    assert run_smoke(boundary, scratch, whole)[0] == smoke.OK
+    assert run_smoke(boundary, scratch, attrs.evolve(whole, reserved_ports=()))[0] == smoke.PORT
+
+
+@pytest.mark.requires_ability("root")
+def test_what_root_makes_in_a_root_of_somebody_else_is_theirs(boundary: HostBoundary) -> None:
+    os.chown(boundary.workspace_roots[0], 65534, 65534)
+    with smoke_scratch(boundary) as made:
+        for path in (made.workspace, made.secret, made.spec, made.workspace.parent):
+            assert (path.stat().st_uid, path.stat().st_gid) == (65534, 65534)
+    assert sorted(path.name for path in boundary.workspace_roots[0].iterdir()) == ["one", "two"]
+
+
+@pytest.mark.parametrize("kind", ["link", "directory"])
+def test_a_place_that_was_swapped_while_it_was_made_is_not_used(
+    boundary: HostBoundary, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its root may belong to somebody who can rename what is in it."""
+    elsewhere, made = tmp_path / "elsewhere", tempfile.mkdtemp
+    elsewhere.mkdir()
+
+    def swapped(**options: Any) -> str:
+        place = Path(made(**options))
+        place.rename(f"{place}.mine")
+        place.symlink_to(elsewhere) if kind == "link" else place.mkdir(0o777)
+        return str(place)
+
+    monkeypatch.setattr("fable_exec.seatbelt.scratch.tempfile.mkdtemp", swapped)
+    with pytest.raises(OSError), smoke_scratch(boundary):
+        pytest.fail("it was used")
+    assert list(elsewhere.iterdir()) == []
 
 
 def test_a_probe_that_cannot_write_proves_nothing(

@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from fable_exec.errors import InvalidRequest, PolicyError
+from fable_exec.errors import InvalidRequest, PolicyError, ProviderUnavailable
 from fable_exec.providers import PRESETS, Classification, Finding, ProviderSpec, check, checking, provider_named
 from fable_exec.providers.parsing import claude_auth, claude_readiness, exit_status
 from fable_exec.seatbelt import HostBoundary
@@ -167,6 +167,14 @@ def test_a_parser_that_fails_says_nothing_of_what_it_was_given(boundary: HostBou
     assert found.classification is Classification.AUTH_INVALID and SECRET not in repr(found)
 
 
+def test_what_is_not_available_can_be_required_and_refuses_with_what_to_do(boundary: HostBoundary) -> None:
+    check("aider", None).require()
+    with pytest.raises(ProviderUnavailable) as caught:
+        check("aider", boundary).require()
+    assert (caught.value.provider, caught.value.classification) == ("aider", "provider_auth_probe_unsupported")
+    assert caught.value.action == PRESETS["aider"].action and caught.value.action in str(caught.value)
+
+
 def test_the_order_before_anything_is_run(boundary: HostBoundary) -> None:
     nothing = ProviderSpec(name="x")
     assert check(nothing, None).classification is Classification.SEATBELT_NOT_ENABLED
@@ -210,6 +218,7 @@ def test_a_command_is_a_list_of_strings(command: object) -> None:
         ProviderSpec(name="x", auth_command=command)  # type: ignore[arg-type]  # what is refused
 
 
+PROMPT = (PRESETS["claude"].readiness_command or ())[2]
 MAC = {"FABLE_EXEC_HOST_SEATBELT": "yes", "HOME": "/home/x"}
 
 
@@ -224,7 +233,7 @@ def test_on_macos_the_same_commands_run_under_sandbox_exec(boundary: HostBoundar
         "--",
         str(boundary.child_path[0] / "claude"),
         "--print",
-        PRESETS["claude"].readiness_command[2],
+        PROMPT,
     ]
     assert (told["mode"], told["session"]) == (0o600, True)
     assert "HOME" in told["environment"] and "FABLE_EXEC_HOST_SEATBELT" not in told["environment"]

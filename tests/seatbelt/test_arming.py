@@ -11,12 +11,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 
 from fable_exec.errors import BoundaryUnproved, PolicyError
-from fable_exec.seatbelt import MACOS_LIMITATIONS, HostBoundary, confined_args, probe, render, sandboxed, smoke_probe
+from fable_exec.seatbelt import MACOS_LIMITATIONS, ConfinedArguments, HostBoundary, confined_args, probe, render, smoke_probe
 from fable_exec.seatbelt.sandboxed import run_sandboxed
 from tests.seatbelt.boundaries import CASES, Case, place
 from tests.seatbelt.sandboxes import OBEDIENT, exits, fake, given
@@ -34,8 +35,8 @@ def host() -> Iterator[Case]:
         yield CASES["minimal"](root)
 
 
-def arguments(host: Case, execution: Path, environment: dict[str, str], **more: object) -> object:
-    return confined_args(execution, ARGV, host.boundary, host.workspace, host.spec, environment=environment, **more)  # type: ignore[arg-type]  # passed on as given
+def arguments(host: Case, execution: Path, environment: dict[str, str], **more: Any) -> ConfinedArguments:
+    return confined_args(execution, ARGV, host.boundary, host.workspace, host.spec, environment=environment, **more)
 
 
 @pytest.mark.parametrize("word", [None, "", " ", "0", "false", "No", "OFF"])
@@ -60,7 +61,7 @@ def test_armed_arguments_run_under_the_profile_that_lies_in_the_execution(host: 
     assert found.argv == (str(program), "-f", str(file), "--", *ARGV)
     assert [each.name for each in execution.iterdir()] == ["host-seatbelt.sb"]
     assert file.read_bytes() == profile and stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert found.record.to_members() == {
+    assert found.record is not None and found.record.to_members() == {
         "kind": "macos-seatbelt",
         "profile_sha256": hashlib.sha256(profile).hexdigest(),
         "kernel_probe_sha256": DIGEST,
@@ -68,7 +69,7 @@ def test_armed_arguments_run_under_the_profile_that_lies_in_the_execution(host: 
     }
 
 
-REFUSALS = {
+REFUSALS: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
     "another platform": ({}, {"platform": "linux"}, "held by macOS alone"),
     "no sandbox-exec": ({}, {"sandbox_exec": Path("/nonexistent/sandbox-exec")}, "is not there"),
     "no digest": ({"FABLE_EXEC_HOST_SEATBELT_PROBE_SHA256": ""}, {}, "must be the 64 hexadecimal digits"),
@@ -82,7 +83,7 @@ def test_armed_and_not_provable_is_refused_and_writes_nothing(host: Case, tmp_pa
     settings, options, message = REFUSALS[name]
     execution = tmp_path / "execution"
     execution.mkdir()
-    usual = {"platform": "darwin", "sandbox_exec": fake(tmp_path / "bin", OBEDIENT)}
+    usual: dict[str, Any] = {"platform": "darwin", "sandbox_exec": fake(tmp_path / "bin", OBEDIENT)}
     with pytest.raises(BoundaryUnproved, match=message) as caught:
         arguments(host, execution, {**ARMED, **settings}, **{**usual, **options})
     assert isinstance(caught.value, RuntimeError)
@@ -201,7 +202,8 @@ def is_alive(pid: int) -> bool:
 
 
 def test_the_profile_is_gone_when_the_program_could_not_be_started(host: Case) -> None:
-    with pytest.raises(OSError):
+    before = leftovers(host)
+    with pytest.raises(FileNotFoundError):
         run_sandboxed(
             Path("/no/such"),
             b"(version 1)",
@@ -211,4 +213,4 @@ def test_the_profile_is_gone_when_the_program_could_not_be_started(host: Case) -
             timeout_seconds=1,
             max_output_bytes=1,
         )
-    assert [name for name in os.listdir(tempfile.gettempdir()) if name.startswith(sandboxed.PROFILE_NAME)] == []
+    assert leftovers(host) == before
