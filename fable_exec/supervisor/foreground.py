@@ -21,7 +21,7 @@ from fable_exec.supervisor.execution import required
 from fable_exec.supervisor.following import LogReader
 from fable_exec.supervisor.stopping import request_end
 from fable_exec.supervisor.waiting import KeeperWatch
-from fable_exec.supervisor.zygote import KEEP_SECONDS, Waiting
+from fable_exec.supervisor.zygote import Waiting
 
 __all__ = ["Wish", "await_answer", "relay", "wished_by_signal"]
 
@@ -96,7 +96,7 @@ def wished_by_signal() -> Iterator[Wish]:
 def await_answer(waiting: Waiting, directory: ExecutionDirectory, wish: Wish) -> None:
     """Until the keeper has answered; what is wished meanwhile is left in the state as soon as there is one. Raises BrokerGone."""
     answer = waiting.channel.fileno()
-    give_up_at = time.monotonic() + KEEP_SECONDS
+    give_up_at = time.monotonic() + waiting.patience_seconds
     while time.monotonic() < give_up_at:
         wish.grant(directory)
         if answer in _ready(

@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import builtins
-import errno
 import math
 import os
 import uuid
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fable_exec.errors import BrokerGone, Conflict, FableExecError, InvalidRequest, LaunchFailed, StateUnreadable
+from fable_exec.errors import StateUnreadable
 from fable_exec.executions import ExecutionDirectory, default_root
-from fable_exec.executions.names import (
-    RUNNER_LOG_NAME,
-    STATE_DIR_VARIABLE,
-    SUPERVISOR_LOG_NAME,
-    canonical_id,
-    ids_in,
-    is_of_records,
-)
-from fable_exec.executions.spec import ExecutionSpec
-from fable_exec.keeper.requests import Answer, Answered
-from fable_exec.runner import WorkspaceIdentity
+from fable_exec.executions.names import RUNNER_LOG_NAME, SUPERVISOR_LOG_NAME, canonical_id, ids_in
 from fable_exec.supervisor.execution import Execution, UnreadableExecution, as_unreadable, looked_at, required
 from fable_exec.supervisor.following import events_in, pieces_now, pieces_until_end
-from fable_exec.supervisor.foreground import await_answer, relay, wished_by_signal
-from fable_exec.supervisor.planning import request_to_keep
-from fable_exec.supervisor.proving import Proofs
 from fable_exec.supervisor.pruning import prune
 from fable_exec.supervisor.recovering import Recovered, recovered
 from fable_exec.supervisor.stopping import request_end
-from fable_exec.supervisor.waiting import KeeperWatch, readable
-from fable_exec.supervisor.zygote import KEEP_SECONDS, Waiting
+from fable_exec.supervisor.waiting import KeeperWatch
 from fable_exec.supervisor.zygotes import KeeperZygotes
+
+if TYPE_CHECKING:
+    from fable_exec.executions.spec import ExecutionSpec
+    from fable_exec.supervisor.starting import Starts
 
 __all__ = ["Supervisor"]
 
@@ -59,7 +47,7 @@ class Supervisor:
     def __init__(self, root: str | Path | None = None) -> None:
         self.root = Path(os.path.realpath(default_root() if root is None else root))
         self._zygotes = KeeperZygotes()
-        self._proofs = Proofs()
+        self._made: Starts | None = None
         weakref.finalize(self, self._zygotes.dropped).atexit = False
 
     def start(self, spec: ExecutionSpec) -> Execution:
@@ -74,26 +62,16 @@ class Supervisor:
             LaunchFailed, BrokerGone: no keeper could be had; nothing was accepted, unless the text says otherwise.
             UnknownExecution: it has ended and was pruned before it could be looked at.
         """
-        return self._start(spec, spec.execution_id or str(uuid.uuid4()), Waiting.wait)
+        return self._starts.start(spec, _id_for(spec))
 
     async def start_async(self, spec: ExecutionSpec) -> Execution:
         """As `start`. What may take long before the request goes out is done in a thread; the answer is awaited without one.
 
         Cancelling this stops waiting, not the execution: the request may have gone out.
         """
-        execution_id = spec.execution_id or str(uuid.uuid4())
-        found = self._existing(spec, execution_id)
-        for is_last in (False, True):
-            if found is not None:
-                break
-            try:
-                waiting = await self._ask_in_thread(spec, execution_id)
-                with waiting.channel:
-                    await _answer_to(waiting)
-                    found = self._kept(waiting.answer(), execution_id)
-            except (BrokerGone, LaunchFailed) as error:
-                found = self._after(error, spec, execution_id, is_last)
-        return found or required(self._directory(execution_id))
+        from fable_exec.supervisor.awaiting import started
+
+        return await started(self._starts, spec, _id_for(spec))
 
     def get(self, execution_id: str) -> Execution | None:
         """The execution of that id as of now; None where there is none.
@@ -147,14 +125,11 @@ class Supervisor:
 
     async def wait_async(self, execution_id: str, timeout_seconds: float | None = None) -> Execution:
         """As `wait`, for an event loop: no thread, and whoever cancels it leaves nothing behind."""
+        from fable_exec.supervisor.awaiting import ended_within
+
         directory = self._directory(execution_id)
         with KeeperWatch(directory, (found := required(directory)).document) as watch:
-            try:
-                async with asyncio.timeout(min(_seconds_for(found, timeout_seconds), _LONGEST_SECONDS)):
-                    await watch.wait_async()
-                    has_ended = True
-            except TimeoutError:
-                has_ended = False
+            has_ended = await ended_within(watch, _seconds_for(found, timeout_seconds))
         return _found_after(directory, has_ended, timeout_seconds)
 
     def events(self, execution_id: str, follow: bool = False) -> Iterator[dict[str, Any]]:
@@ -226,12 +201,7 @@ class Supervisor:
         Raises:
             As `start`.
         """
-        execution_id = spec.execution_id or str(uuid.uuid4())
-        directory = self._directory(execution_id)
-        with wished_by_signal() as wish:
-            self._start(spec, execution_id, lambda waiting: await_answer(waiting, directory, wish))
-            relay(directory, wish)
-        return required(directory).exit_status
+        return self._starts.run_foreground(spec, _id_for(spec))
 
     def close(self) -> None:
         """Let the zygote end. Executions go on; all but `start` still works. Idempotent."""
@@ -245,6 +215,15 @@ class Supervisor:
 
     # How.
 
+    @property
+    def _starts(self) -> Starts:
+        """Made with the first start. Without a lock, which a fork might copy while it is held: two that are made do no harm."""
+        if self._made is None:
+            from fable_exec.supervisor.starting import Starts
+
+            self._made = Starts(self.root, self._zygotes)
+        return self._made
+
     def _directory(self, execution_id: str) -> ExecutionDirectory:
         return ExecutionDirectory.of(self.root, execution_id)
 
@@ -253,79 +232,9 @@ class Supervisor:
         execution = required(directory)  # an id that is not there is told at once, not with the first piece
         return _followed(directory, execution, name) if follow else pieces_now(directory.path / name)
 
-    def _start(self, spec: ExecutionSpec, execution_id: str, wait: Callable[[Waiting], None]) -> Execution:
-        found = self._existing(spec, execution_id)
-        for is_last in (False, True):
-            if found is not None:
-                break
-            try:
-                waiting = self._ask(spec, execution_id)
-                with waiting.channel:
-                    wait(waiting)
-                    found = self._kept(waiting.answer(), execution_id)
-            except (BrokerGone, LaunchFailed) as error:
-                found = self._after(error, spec, execution_id, is_last)
-        return found or required(self._directory(execution_id))
 
-    def _existing(self, spec: ExecutionSpec, execution_id: str) -> Execution | None:
-        """What is there already, without a process: most repeated requests end here. Raises Conflict."""
-        try:
-            found = looked_at(self._directory(execution_id))
-        except StateUnreadable as error:
-            raise Conflict(str(error), reason="unreadable") from error
-        if found is not None and found.document["request_fingerprint"] != spec.fingerprint():
-            raise Conflict(f"execution {execution_id} was asked for with another request before", reason="other-request")
-        return found
-
-    def _ask(self, spec: ExecutionSpec, execution_id: str) -> Waiting:
-        """The request, sent. A zygote that died since its last use is replaced: nothing was asked of it."""
-        _keep_apart(self.root, spec.workspace)
-        identity = _workspace(spec.workspace)
-        try:
-            return self._ask_zygote(spec, execution_id, identity)
-        except BrokerGone:
-            return self._ask_zygote(spec, execution_id, identity)
-
-    def _ask_zygote(self, spec: ExecutionSpec, execution_id: str, identity: WorkspaceIdentity) -> Waiting:
-        zygote = self._zygotes.get(identity.command_owner())
-        try:
-            return zygote.ask(request_to_keep(spec, execution_id, self.root, identity, zygote, self._proofs))
-        except BrokerGone:
-            self._zygotes.discard(zygote)
-            raise
-
-    async def _ask_in_thread(self, spec: ExecutionSpec, execution_id: str) -> Waiting:
-        asking = asyncio.ensure_future(asyncio.to_thread(self._ask, spec, execution_id))
-        try:
-            return await asyncio.shield(asking)
-        except asyncio.CancelledError:
-            await asyncio.wait({asking})  # it cannot be stopped; what it opened must not be left behind
-            if asking.exception() is None:
-                asking.result().channel.close()
-            raise
-
-    def _kept(self, answered: Answered, execution_id: str) -> Execution:
-        if answered.answer is Answer.CONFLICT:
-            raise Conflict(answered.text, reason=answered.reason)
-        if answered.answer is Answer.FAILED:
-            raise LaunchFailed(answered.text, stage=answered.reason, errno=answered.errno or errno.EIO)
-        return required(self._directory(execution_id))
-
-    def _after(self, error: FableExecError, spec: ExecutionSpec, execution_id: str, is_last: bool) -> Execution | None:
-        """What was accepted although the answer is lost; None when it is worth to ask once more, which the id makes safe.
-
-        The zygote may have died with the request in hand, or the directory was pruned while the keeper made it.
-        """
-        was_pruned = isinstance(error, LaunchFailed) and (error.stage, error.errno) == ("accept", errno.ENOENT)
-        if isinstance(error, BrokerGone) or was_pruned:
-            found = self._existing(spec, execution_id)
-            if found is not None or not is_last:
-                return found
-        raise error
-
-
-_LONGEST_SECONDS = 10.0**9
-"""asyncio cannot wait until infinity."""
+def _id_for(spec: ExecutionSpec) -> str:
+    return spec.execution_id or str(uuid.uuid4())
 
 
 def _seconds_for(found: Execution, timeout_seconds: float | None) -> float:
@@ -343,43 +252,3 @@ def _found_after(directory: ExecutionDirectory, has_ended: bool, timeout_seconds
 def _followed(directory: ExecutionDirectory, execution: Execution, name: str) -> Iterator[bytes]:
     with KeeperWatch(directory, execution.document) as watch:
         yield from pieces_until_end(directory.path / name, watch)
-
-
-async def _answer_to(waiting: Waiting) -> None:
-    try:
-        async with asyncio.timeout(KEEP_SECONDS):
-            await readable(waiting.channel.fileno())
-    except TimeoutError:
-        raise waiting.too_late() from None
-
-
-def _keep_apart(root: Path, workspace: Path) -> None:
-    """A job writes in its workspace: no record must lie there, nor it among the records."""
-    real = os.path.realpath(root)
-    if _is_among_records(real, workspace):
-        raise InvalidRequest(f"the workspace {ascii(str(workspace))[:400]} lies among the records of executions; choose another")
-    if os.path.commonpath((real, workspace)) == str(workspace):
-        raise InvalidRequest(
-            f"the directory of all executions, {ascii(real)[:400]}, lies in the workspace, where a job could change its own"
-            f" record; choose another (--root, {STATE_DIR_VARIABLE})"
-        )
-
-
-def _is_among_records(root: str, workspace: Path) -> bool:
-    """Whether it lies in what is an execution's directory, or would be, or in that of the workspaces' locks."""
-    try:
-        first = workspace.relative_to(root).parts[0]
-    except (ValueError, IndexError):
-        return False
-    return is_of_records(first)
-
-
-def _workspace(path: Path) -> WorkspaceIdentity:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise InvalidRequest(f"the workspace {path} cannot be used: {error.strerror}") from error
-    try:
-        return WorkspaceIdentity.of(str(path), fd)
-    finally:
-        os.close(fd)

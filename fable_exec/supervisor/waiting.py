@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from types import TracebackType
@@ -13,7 +12,7 @@ from fable_exec.executions import ExecutionDirectory
 from fable_exec.executions.holding import is_held
 from fable_exec.procident import ProcessHandle, ProcessIdentity
 
-__all__ = ["KeeperWatch", "readable"]
+__all__ = ["KeeperWatch", "pauses"]
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.2
 _LONGEST_WAIT_SECONDS = 86400.0  # poll(2) takes no more than 24 days at once
@@ -40,7 +39,7 @@ class KeeperWatch:
         give_up_at = time.monotonic() + seconds
         if not self._process_ends_until(give_up_at):
             return False
-        for pause in _pauses():
+        for pause in pauses():
             if not is_held(self._lock):
                 return True
             left = give_up_at - time.monotonic()
@@ -48,15 +47,6 @@ class KeeperWatch:
                 return False
             time.sleep(min(pause, left))
         return True
-
-    async def wait_async(self) -> None:
-        """The same for an event loop, as long as it takes: the loop watches the descriptor, and no thread is used."""
-        if self.descriptor is not None:
-            await readable(self.descriptor)
-        for pause in _pauses():
-            if not is_held(self._lock):
-                return
-            await asyncio.sleep(pause)
 
     def _process_ends_until(self, moment: float) -> bool:
         while self._keeper is not None:
@@ -83,22 +73,6 @@ class KeeperWatch:
         self.close()
 
 
-async def readable(descriptor: int) -> None:
-    """Wait until `descriptor` can be read. Whoever cancels this leaves nothing in the loop."""
-    loop = asyncio.get_running_loop()
-    came: asyncio.Future[None] = loop.create_future()
-
-    def come() -> None:
-        if not came.done():
-            came.set_result(None)
-
-    loop.add_reader(descriptor, come)
-    try:
-        await came
-    finally:
-        loop.remove_reader(descriptor)
-
-
 def _handle_of(document: Mapping[str, Any]) -> ProcessHandle | None:
     """On the recorded keeper; None when it is gone, and where nothing proves who it is."""
     try:
@@ -107,7 +81,8 @@ def _handle_of(document: Mapping[str, Any]) -> ProcessHandle | None:
         return None
 
 
-def _pauses() -> Iterator[float]:
+def pauses() -> Iterator[float]:
+    """Between looks at the lock, in seconds, without end."""
     pause = _FIRST_PAUSE_SECONDS
     while True:
         yield pause

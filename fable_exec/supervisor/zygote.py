@@ -7,7 +7,7 @@ import select
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import attr
 import attrs
@@ -19,14 +19,13 @@ from fable_exec.errors import BrokerGone, ConfinementUnavailable, LaunchFailed
 from fable_exec.keeper.requests import Answered, KeepRequest
 from fable_exec.runner.programs import Program, answer_within, own_handle
 
-__all__ = ["KEEP_SECONDS", "KeeperZygote", "Waiting"]
+__all__ = ["KeeperZygote", "Waiting"]
 
 _PROGRAM = Path(__file__).parent.parent / "keeper" / "__main__.py"
 _LIBRARIES = tuple(dict.fromkeys(str(Path(str(module.__file__)).parent.parent) for module in (attr, attrs)))
 _OWN_LIBRARY = str(Path(__file__).parent.parent.parent)
 _WHO = "the keepers' zygote"
 _START_SECONDS = 20.0
-KEEP_SECONDS = 60.0
 _CLOSE_SECONDS = 2.0
 
 
@@ -35,6 +34,7 @@ class Waiting:
     """One request under way: the socket on which its keeper answers once. Whoever has it closes it."""
 
     channel: socket.socket
+    patience_seconds: ClassVar[float] = 60.0
 
     def answer(self) -> Answered:
         """The answer, once `channel` is readable. Raises BrokerGone when the keeper ended without one."""
@@ -44,11 +44,11 @@ class Waiting:
             raise BrokerGone("the keeper ended before it answered") from None
         return Answered.from_wire(message)
 
-    def wait(self, seconds: float = KEEP_SECONDS) -> None:
-        """Wait until there is an answer, so long at most. Raises BrokerGone."""
+    def wait(self) -> None:
+        """Wait until there is an answer, within patience. Raises BrokerGone."""
         waiting = select.poll()
         waiting.register(self.channel.fileno(), select.POLLIN)
-        if not waiting.poll(int(seconds * 1000)):
+        if not waiting.poll(int(self.patience_seconds * 1000)):
             raise self.too_late()
 
     def too_late(self) -> BrokerGone:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 import warnings
+from typing import TYPE_CHECKING
 
 from fable_exec._sys.forks import ProcessLock
 from fable_exec.errors import BrokerGone
-from fable_exec.supervisor.zygote import KeeperZygote
+
+if TYPE_CHECKING:
+    from fable_exec.supervisor.zygote import KeeperZygote
 
 __all__ = ["KeeperZygotes"]
 
@@ -31,6 +34,8 @@ class KeeperZygotes:
         Raises:
             LaunchFailed: it could not be started. BrokerGone: it ended while it did, or the supervisor is closed.
         """
+        from fable_exec.supervisor.zygote import KeeperZygote
+
         own = self._own()
         with self._lock:
             if self._is_closed:

@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import uuid
 from pathlib import Path
@@ -22,11 +24,22 @@ from tests import hosts
 from tests.leaks import children, nothing_left
 from tests.supervisor.jobs import LONG_SECONDS, Jobs, make_spec, until
 
+PROJECT = Path(__file__).resolve().parents[2]
+
 
 @pytest.fixture
 def supervisor(tmp_path: Path) -> Any:
     with Supervisor(tmp_path / "root") as opened:
         yield opened
+
+
+def test_who_only_looks_loads_nothing_that_a_start_needs(tmp_path: Path) -> None:
+    looking = f"import sys; from fable_exec.supervisor import Supervisor; Supervisor({str(tmp_path)!r}).list()"
+    program = (
+        f"{looking}; print({{'asyncio', 'fable_exec.policy', 'fable_exec.runner', 'fable_exec.confine'}} & {{*sys.modules}})"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=PROJECT, timeout=30)
+    assert told.stdout == "set()\n", told.stderr
 
 
 def test_records_within_reach_of_a_job_are_refused(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,10 +14,12 @@ from fable_exec.cli.exits import Exit, of_run_failure, of_supervise_failure
 from fable_exec.cli.showing import at_the_door, print_object, say
 from fable_exec.cli.supervise.options import AS_JSON, ROOT, canonical, found_in, pairs
 from fable_exec.cli.supervise.printing import show_execution
-from fable_exec.cli.supervise.request import specification
 from fable_exec.cli.supervise.words import how_it_ended
 from fable_exec.errors import Conflict, PolicyError
-from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor
+from fable_exec.supervisor import Execution, Supervisor
+
+if TYPE_CHECKING:
+    from fable_exec.executions.spec import ExecutionSpec
 
 __all__ = ["start"]
 
@@ -80,6 +82,8 @@ def start(
     """
 
     def act() -> int:
+        from fable_exec.cli.supervise.request import specification  # with policies, which no other sub-command needs
+
         spec = specification(argv, execution_id=execution_id or str(uuid.uuid4()), environment=env, labels=label, **flags)
         with Supervisor(root) as supervisor:
             if foreground:
