@@ -140,7 +140,7 @@ def write_cancel_file(path: str | os.PathLike[str], process: ProcessIdentity) ->
     """
     directory, name = _parts(os.fspath(path))
     data = json.dumps({"type": _TYPE, "process": process.to_members()}).encode("ascii") + b"\n"
-    # Not as a state is replaced: nobody holds a lock here, so nobody may sweep; and the process that is meant outlives no power cut.
+    # Not as a state is replaced: without a lock nobody may sweep, and the process that is meant outlives no power cut.
     temporary = os.path.join(directory, f".cancel-{os.urandom(8).hex()}.tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NEW_FLAGS, MODE)
     try:
