@@ -26,7 +26,6 @@ EXACT = {
 }
 
 
-@pytest.mark.alone
 @pytest.mark.requires_ability("pid_namespace", "own_pid_max")
 @pytest.mark.parametrize("count", COUNTS)
 def test_every_code_is_exact_every_end_is_proved_and_nothing_is_left(count: int, tmp_path: Path) -> None:

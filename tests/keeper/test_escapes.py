@@ -33,8 +33,9 @@ def test_every_tree_is_ended_and_proved_among_five_hundred_strangers(rung: str, 
 @pytest.mark.alone
 @pytest.mark.parametrize("rung", RUNGS)
 def test_whoever_forks_without_end_is_ended_and_proved(rung: str, tmp_path: Path) -> None:
-    answer = escapes.in_a_box(rung, *escapes.ENDLESS, cwd=tmp_path, count=50, max_pids=escapes.FEWER_PIDS)
-    assert_all_ended(answer, escapes.ENDLESS, rung)
+    names = escapes.ENDLESS if rung == "pidns" else escapes.ENDLESS[:2]  # all of them by the ten rounds
+    answer = escapes.in_a_box(rung, *names, cwd=tmp_path, count=50, max_pids=escapes.FEWER_PIDS)
+    assert_all_ended(answer, names, rung)
 
 
 @pytest.mark.alone
