@@ -10,7 +10,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests import abilities, boxes, turns
+from tests import abilities, alternating, boxes, turns
 
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=100, print_blob=True)
 hypothesis.settings.register_profile(
@@ -31,7 +31,9 @@ def pytest_xdist_auto_num_workers() -> int:
     return turns.how_many()
 
 
+@pytest.hookimpl(tryfirst=True)  # before those that are deep are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    alternating.try_one_way(item for item in items if isinstance(item, pytest.Function))
     items.sort(key=turns.must_be_alone)  # at the end, where nobody has to wait for them; the order is random within both parts
     for item in items:
         for name in _lacking(item):

@@ -18,13 +18,12 @@ import fable_exec
 from fable_exec.audit import AuditLog
 from fable_exec.cli.program import COMMANDS
 from fable_exec.policy import BrokerPolicy, json_schema, load_policy
-from tests.cli.conftest import Here
-from tests.cli.typed import PROGRAM, PROJECT, environment, the_object, typed
+from tests.cli.typed import PROGRAM, PROJECT, environment, the_object, typed, typed_here
 
 
-def test_help_lists_every_command_and_goes_to_standard_output(here: Here) -> None:
+def test_help_lists_every_command_and_goes_to_standard_output() -> None:
     for flag in ("--help", "-h"):
-        finished = here(flag)
+        finished = typed_here(flag)
         assert (finished.returncode, finished.stderr) == (0, b"")
         listed = finished.stdout.decode().partition("Commands:\n")[2].splitlines()
         assert [line.split()[0] for line in listed if re.match("  [^ ]", line)][: len(COMMANDS)] == [*COMMANDS]
@@ -76,8 +75,8 @@ FLAGS = {
 
 
 @pytest.mark.parametrize("name, flags", FLAGS.items(), ids=FLAGS)
-def test_the_help_of_a_command_lists_everything(name: str, flags: str, here: Here) -> None:
-    finished = here(*name.split(), "--help")
+def test_the_help_of_a_command_lists_everything(name: str, flags: str) -> None:
+    finished = typed_here(*name.split(), "--help")
     assert finished.returncode == 0
     assert [flag for flag in flags.split() if flag not in finished.stdout.decode()] == []
     assert finished.stdout.decode().isascii()
@@ -93,8 +92,8 @@ def test_the_help_of_the_server_names_it_as_it_was_called(argv: list[str]) -> No
     assert complained.stderr.splitlines()[-1] == f"{called}: error: unrecognized arguments: --no-such-flag"
 
 
-def test_the_version_is_that_of_the_package(here: Here) -> None:
-    assert here("--version").stdout.decode() == f"fable-exec {fable_exec.__version__}\n"
+def test_the_version_is_that_of_the_package() -> None:
+    assert typed_here("--version").stdout.decode() == f"fable-exec {fable_exec.__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -113,8 +112,8 @@ def test_the_version_is_that_of_the_package(here: Here) -> None:
     ],
     ids=" ".join,
 )
-def test_a_usage_error_exits_2_and_prints_nothing_on_standard_output(arguments: list[str], here: Here) -> None:
-    finished = here(*arguments)
+def test_a_usage_error_exits_2_and_prints_nothing_on_standard_output(arguments: list[str]) -> None:
+    finished = typed_here(*arguments)
     assert (finished.returncode, finished.stdout) == (2, b""), finished.stderr
     assert b"Traceback" not in finished.stderr
 
@@ -176,25 +175,25 @@ def test_the_console_entry_is_this_program() -> None:
 # probe
 
 
-def test_probe_prints_what_the_wire_says(workspace: Path, here: Here) -> None:
-    result = the_object(here("probe", "--workspace", str(workspace), "--json"))["result"]
+def test_probe_prints_what_the_wire_says(workspace: Path) -> None:
+    result = the_object(typed_here("probe", "--workspace", str(workspace), "--json"))["result"]
     assert (result["host"], result["workspace"], result["writes_enabled"]) == ("fable-execution-broker", str(workspace), False)
     assert {"capabilities", "available_executables", "confinement", "limits", "policy_digest"} <= result.keys()
 
 
-def test_probe_for_people_goes_to_standard_error(workspace: Path, here: Here) -> None:
-    finished = here("probe", cwd=workspace)
+def test_probe_for_people_goes_to_standard_error(workspace: Path) -> None:
+    finished = typed_here("probe", cwd=workspace)
     assert (finished.returncode, finished.stdout) == (0, b"")
     assert str(workspace) in finished.stderr.decode()
 
 
-def test_probe_takes_a_policy_and_refuses_one_with_faults(workspace: Path, tmp_path: Path, here: Here) -> None:
+def test_probe_takes_a_policy_and_refuses_one_with_faults(workspace: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(f'workspace = "{workspace}"\nallowed_executables = ["true", "no-such-program"]\n')
-    result = the_object(here("probe", "--policy", str(policy), "--json"))["result"]
+    result = the_object(typed_here("probe", "--policy", str(policy), "--json"))["result"]
     assert (result["available_executables"], result["unresolved_executables"]) == (["true"], ["no-such-program"])
     policy.write_text("workspace = 3\n")
-    refused = here("probe", "--policy", str(policy), "--json")
+    refused = typed_here("probe", "--policy", str(policy), "--json")
     assert (refused.returncode, the_object(refused)["ok"]) == (2, False)
 
 
@@ -218,21 +217,21 @@ def faulty(tmp_path: Path) -> Path:
 FAULTS = ["workspace", "max_output_bytes", "limits.timeout_seconds", "colour"]
 
 
-def test_a_valid_policy_checks(valid: Path, here: Here) -> None:
-    finished = here("policy", "check", str(valid))
+def test_a_valid_policy_checks(valid: Path) -> None:
+    finished = typed_here("policy", "check", str(valid))
     assert (finished.returncode, finished.stdout) == (0, b"")
     digest = load_policy(valid).digest
     assert digest in finished.stderr.decode()
     members = {"schema_version": 1, "ok": True, "faults": [], "warnings": [], "policy_digest": digest}
-    assert the_object(here("policy", "check", "--json", str(valid))) == members
+    assert the_object(typed_here("policy", "check", "--json", str(valid))) == members
 
 
-def test_every_fault_of_a_policy_is_listed_with_its_place(faulty: Path, here: Here) -> None:
-    finished = here("policy", "check", str(faulty))
+def test_every_fault_of_a_policy_is_listed_with_its_place(faulty: Path) -> None:
+    finished = typed_here("policy", "check", str(faulty))
     assert (finished.returncode, finished.stdout) == (2, b"")
     lines = finished.stderr.decode().splitlines()
     assert sorted(line.split(": ")[1] for line in lines) == sorted(FAULTS)
-    as_object = here("policy", "check", str(faulty), "--json")
+    as_object = typed_here("policy", "check", str(faulty), "--json")
     answer = the_object(as_object)
     assert (as_object.returncode, answer["ok"]) == (2, False)
     assert sorted(fault["path"] for fault in answer["faults"]) == sorted(FAULTS)
@@ -240,32 +239,32 @@ def test_every_fault_of_a_policy_is_listed_with_its_place(faulty: Path, here: He
 
 
 @pytest.mark.parametrize("name", ["missing.toml", "directory.toml", "policy.yaml", "broken.toml", "latin.json"])
-def test_a_file_that_is_no_policy_is_a_fault(name: str, tmp_path: Path, here: Here) -> None:
+def test_a_file_that_is_no_policy_is_a_fault(name: str, tmp_path: Path) -> None:
     (tmp_path / "directory.toml").mkdir()
     (tmp_path / "policy.yaml").write_text("workspace: /tmp\n")
     (tmp_path / "broken.toml").write_text("workspace = \n")
     (tmp_path / "latin.json").write_bytes(b'{"workspace": "\xe9"}')
     for action in ("check", "show"):
-        finished = here("policy", action, name, cwd=tmp_path)
+        finished = typed_here("policy", action, name, cwd=tmp_path)
         assert (finished.returncode, finished.stdout) == (2, b"")
         assert finished.stderr.count(b"\n") == 1
 
 
-def test_the_shown_policy_is_a_policy_again_with_the_same_digest(valid: Path, tmp_path: Path, here: Here) -> None:
-    finished = here("policy", "show", str(valid))
+def test_the_shown_policy_is_a_policy_again_with_the_same_digest(valid: Path, tmp_path: Path) -> None:
+    finished = typed_here("policy", "show", str(valid))
     assert (finished.returncode, finished.stderr) == (0, b"")
     shown = tmp_path / "shown.toml"
     shown.write_bytes(finished.stdout)
     assert load_policy(shown).digest == load_policy(valid).digest
     assert tomllib.loads(finished.stdout.decode())["max_output_bytes"] == 1_000_000
-    answer = the_object(here("policy", "show", "--json", str(valid)))
+    answer = the_object(typed_here("policy", "show", "--json", str(valid)))
     assert BrokerPolicy.from_mapping(answer["policy"]).digest == answer["policy_digest"]
 
 
-def test_the_schema_accepts_what_is_shown(valid: Path, here: Here) -> None:
-    schema = json.loads(here("policy", "schema").stdout)
+def test_the_schema_accepts_what_is_shown(valid: Path) -> None:
+    schema = json.loads(typed_here("policy", "schema").stdout)
     assert schema == json_schema()
-    jsonschema.validate(the_object(here("policy", "show", "--json", str(valid)))["policy"], schema)
+    jsonschema.validate(the_object(typed_here("policy", "show", "--json", str(valid)))["policy"], schema)
 
 
 # audit
@@ -280,35 +279,35 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_log_that_holds_verifies(log: Path, here: Here) -> None:
-    report = the_object(here("audit", "verify", "--json", str(log)))
+def test_a_log_that_holds_verifies(log: Path) -> None:
+    report = the_object(typed_here("audit", "verify", "--json", str(log)))
     assert (report["ok"], report["lines"], report["first_bad"]) == (True, 5, None)
-    finished = here("audit", "verify", str(log), "--head", report["head"]["digest"].upper())
+    finished = typed_here("audit", "verify", str(log), "--head", report["head"]["digest"].upper())
     assert (finished.returncode, finished.stdout) == (0, b"")
     assert report["head"]["digest"] in finished.stderr.decode()
 
 
-def test_a_broken_log_exits_1_and_names_the_line(log: Path, here: Here) -> None:
+def test_a_broken_log_exits_1_and_names_the_line(log: Path) -> None:
     log.write_bytes(log.read_bytes().replace(b'"number":2', b'"number":9'))
-    finished = here("audit", "verify", str(log))
+    finished = typed_here("audit", "verify", str(log))
     assert (finished.returncode, finished.stdout) == (1, b"")
     assert b"BROKEN" in finished.stderr and b"line 3" in finished.stderr
-    as_object = here("audit", "verify", "--json", str(log))
+    as_object = typed_here("audit", "verify", "--json", str(log))
     assert (as_object.returncode, the_object(as_object)["first_bad"]) == (1, 3)
 
 
-def test_a_cut_log_is_found_with_its_head(log: Path, here: Here) -> None:
-    head = the_object(here("audit", "verify", "--json", str(log)))["head"]["digest"]
+def test_a_cut_log_is_found_with_its_head(log: Path) -> None:
+    head = the_object(typed_here("audit", "verify", "--json", str(log)))["head"]["digest"]
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-1]))
-    assert here("audit", "verify", str(log)).returncode == 0
-    assert here("audit", "verify", str(log), "--head", head).returncode == 1
+    assert typed_here("audit", "verify", str(log)).returncode == 0
+    assert typed_here("audit", "verify", str(log), "--head", head).returncode == 1
 
 
 @pytest.mark.parametrize("name", ["missing", "directory", "fifo"])
-def test_a_log_that_cannot_be_read_exits_2(name: str, tmp_path: Path, here: Here) -> None:
+def test_a_log_that_cannot_be_read_exits_2(name: str, tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir()
     os.mkfifo(tmp_path / "fifo")
-    finished = here("audit", "verify", name, cwd=tmp_path)
+    finished = typed_here("audit", "verify", name, cwd=tmp_path)
     assert (finished.returncode, finished.stdout) == (2, b"")
     assert b"Traceback" not in finished.stderr
 
@@ -360,16 +359,16 @@ def test_elsewhere_colours_come_only_when_forced(workspace: Path) -> None:
     assert b"\x1b" not in typed("doctor", "--json", cwd=workspace, env={"FORCE_COLOR": "1"}).stdout
 
 
-def test_words_of_a_policy_cannot_address_the_terminal(tmp_path: Path, here: Here) -> None:
+def test_words_of_a_policy_cannot_address_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "evil.toml").write_text('"\\u001b]0;x\\u0007\\u202e\\nline" = 1\n')
-    finished = here("policy", "check", "evil.toml", cwd=tmp_path)
+    finished = typed_here("policy", "check", "evil.toml", cwd=tmp_path)
     assert finished.returncode == 2
     assert not {"\x1b", "\x07", "\u202e"} & set(finished.stderr.decode())
 
 
-def test_a_workspace_with_an_evil_name_is_shown_safely(tmp_path: Path, here: Here) -> None:
+def test_a_workspace_with_an_evil_name_is_shown_safely(tmp_path: Path) -> None:
     evil = tmp_path / "\x1b[31m[bold]red\u202e"
     evil.mkdir()
-    shown = here("probe", "--workspace", str(evil)).stderr.decode()
+    shown = typed_here("probe", "--workspace", str(evil)).stderr.decode()
     assert "\\x1b[31m[bold]red\\u202e" in shown
     assert not {"\x1b", "\u202e"} & set(shown)

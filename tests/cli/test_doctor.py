@@ -13,23 +13,23 @@ import pytest
 
 from fable_exec.confine.landlock import left_open
 from fable_exec.policy import PROTECTIONS, Protections
-from tests.cli.typed import PROGRAM, environment, the_object, typed
+from tests.cli.typed import PROGRAM, environment, the_object, typed_here
 
 
 @pytest.mark.requires_ability("confinement")
 def test_doctor_tells_every_protection_in_the_words_of_outcomes(workspace: Path) -> None:
-    finished = typed("doctor", "--json")
+    finished = typed_here("doctor", "--json")
     answer = the_object(finished)
     assert finished.returncode == (0 if answer["ok"] else 1)
     assert {"system", "kernel", "machine", "python", "fable_exec"} == answer["host"].keys()
-    run = the_object(typed("run", "--workspace", str(workspace), "--json", "--", "true"))
+    run = the_object(typed_here("run", "--workspace", str(workspace), "--json", "--", "true"))
     told = {each["protection"]: each for each in answer["protections"]}
     for applied in run["result"]["confinement"]:
         assert told[applied["protection"]].items() >= applied.items()
 
 
 def test_doctor_for_people_goes_to_standard_error() -> None:
-    finished = typed("doctor")
+    finished = typed_here("doctor")
     assert finished.stdout == b""
     for word in (
         "abilities",
@@ -46,7 +46,7 @@ def test_doctor_for_people_goes_to_standard_error() -> None:
 
 @pytest.mark.parametrize("flags", [(), ("--confinement", "strict")], ids=["by default", "by the flag"])
 def test_doctor_shows_every_protection_of_strict_confinement_as_a_canary_proved_it(flags: tuple[str, ...]) -> None:
-    finished = typed("doctor", *flags, "--json")
+    finished = typed_here("doctor", *flags, "--json")
     answer = the_object(finished)
     assert [each["protection"] for each in answer["protections"]] == list(PROTECTIONS)
     assert {each["protection"]: each["mode"] for each in answer["protections"]} == attrs.asdict(Protections())
@@ -55,14 +55,14 @@ def test_doctor_shows_every_protection_of_strict_confinement_as_a_canary_proved_
 
 @pytest.mark.requires_ability("userns", "landlock")
 def test_doctor_finds_everything_that_is_strict_active_on_a_capable_host() -> None:
-    answer = the_object(typed("doctor", "--confinement", "strict", "--json"))
+    answer = the_object(typed_here("doctor", "--confinement", "strict", "--json"))
     assert [each["protection"] for each in answer["protections"] if each["mode"] == "strict" and each["state"] != "active"] == []
     assert answer["ok"] is True
 
 
 @pytest.mark.requires_ability("landlock")
 def test_doctor_names_what_landlock_leaves_open_here_and_newer_kernels_close() -> None:
-    answer = the_object(typed("doctor", "--json"))
+    answer = the_object(typed_here("doctor", "--json"))
     (row,) = [each for each in answer["abilities"] if each["name"] == "landlock"]
     abi = int(row["means"].removeprefix("ABI "))
     assert [right.without for right in left_open(abi) if right.without not in row["reason"]] == []
@@ -122,11 +122,11 @@ def rows_of(finished: subprocess.CompletedProcess[bytes]) -> dict[str, str]:
 
 
 def test_each_row_says_what_it_is_and_whether_it_holds() -> None:
-    rows = rows_of(typed("doctor"))
+    rows = rows_of(typed_here("doctor"))
     assert rows.keys() >= {"namespaces", "own_proc", "seccomp", "notifications", "landlock", *PROTECTIONS, "quarantine"}
     for name, row in rows.items():
         assert re.fullmatch(rf"(yes|in part|no) +{name} +(strict |degradable )? *[A-Z][^.]+[.;].*", row), row
-    answer = the_object(typed("doctor", "--json"))
+    answer = the_object(typed_here("doctor", "--json"))
     for section in ("abilities", "protections", "kept"):
         assert [each for each in answer[section] if not each["what"].endswith(".") or not each["what"][0].isupper()] == []
 
@@ -142,13 +142,13 @@ def test_a_row_that_does_not_hold_says_why_and_where_something_helps_what_to_do(
 
 
 def test_what_a_policy_switches_off_is_told_to_be_off() -> None:
-    told = typed("doctor", "--confinement", "off").stderr.decode().splitlines()
+    told = typed_here("doctor", "--confinement", "off").stderr.decode().splitlines()
     (off,) = [line for line in told if line.startswith("Not asked for, and so not held: ")]
     assert all(name in off for name in PROTECTIONS if name not in ("other_processes", "whole_tree_end"))
-    assert not [line for line in typed("doctor").stderr.decode().splitlines() if line.startswith("Not asked for")]
+    assert not [line for line in typed_here("doctor").stderr.decode().splitlines() if line.startswith("Not asked for")]
 
 
 def test_doctor_refuses_a_policy_with_faults(tmp_path: Path) -> None:
     faulty = tmp_path / "faulty.toml"
     faulty.write_text('workspace = "/no/such/place"\n')
-    assert typed("doctor", "--policy", str(faulty)).returncode == 2
+    assert typed_here("doctor", "--policy", str(faulty)).returncode == 2

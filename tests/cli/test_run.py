@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Here
-from tests.cli.typed import PROGRAM, environment, is_running, the_object, typed, until
+from tests.cli.typed import PROGRAM, environment, is_running, the_object, typed, typed_here, until
 from tests.hosts import unique_sleep
 
 
@@ -61,8 +60,8 @@ ENDINGS: dict[str, tuple[list[str], int]] = {
 
 @pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("arguments, status", ENDINGS.values(), ids=ENDINGS)
-def test_every_ending_has_its_exit_status(arguments: list[str], status: int, workspace: Path, here: Here) -> None:
-    finished = here("run", "--workspace", str(workspace), *arguments)
+def test_every_ending_has_its_exit_status(arguments: list[str], status: int, workspace: Path) -> None:
+    finished = typed_here("run", "--workspace", str(workspace), *arguments)
     assert (finished.returncode, finished.stdout) == (status, b""), finished.stderr
     assert b"Traceback" not in finished.stderr
 
@@ -82,9 +81,9 @@ IN_JSON = (
 @pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize("arguments, status", [ENDINGS[name] for name in IN_JSON], ids=IN_JSON)
 def test_with_json_each_kind_of_ending_has_the_same_exit_status_and_is_one_object(
-    arguments: list[str], status: int, workspace: Path, here: Here
+    arguments: list[str], status: int, workspace: Path
 ) -> None:
-    finished = here("run", "--workspace", str(workspace), "--json", *arguments)
+    finished = typed_here("run", "--workspace", str(workspace), "--json", *arguments)
     assert finished.returncode == status, finished.stderr
     answer = the_object(finished)
     assert answer["ok"] is ("result" in answer)

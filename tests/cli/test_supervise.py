@@ -19,7 +19,7 @@ import pytest
 from fable_exec.cli.program import main
 from fable_exec.lifecycle import Health
 from fable_exec.supervisor import Supervisor
-from tests.cli.typed import PROGRAM, environment, is_running, started, the_object, typed, until
+from tests.cli.typed import PROGRAM, environment, is_running, started, the_object, typed, typed_here, until
 from tests.consoles import Terminal
 from tests.hosts import unique_sleep
 
@@ -42,7 +42,7 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 def supervise(verb: str, root: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
     """One sub-command on `root`, to its end."""
-    return typed("supervise", verb, "--root", str(root), *arguments, **options)
+    return typed_here("supervise", verb, "--root", str(root), *arguments, **options)
 
 
 def status_here(verb: str, root: Path, *arguments: str) -> int:

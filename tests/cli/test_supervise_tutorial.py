@@ -20,7 +20,7 @@ HOME = "/home/ann"
 VARYING = (
     (r"^\[1\].*$", ""),  # what a shell says of a program in its background, when it likes
     (r"^\.*( *\[ *\d+%\])?$", ""),  # as many dots as there are tests today
-    (r"^(held by|proved ended|confinement) .*$", r"\1"),  # by host and user
+    (r"^(held by|proved ended|confinement|program) .*$", r"\1"),  # by host and user
     (r"^[0-9a-f]{64}$|\b[0-9a-f]{64}\b", "DIGEST"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "THEN"),
     (r"\b\d+(\.\d+)?( ?s| min)\b", "TIME"),

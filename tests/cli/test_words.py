@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fable_exec.runtimes import what_is_missing
-from tests.cli.conftest import Here
-from tests.cli.typed import the_object
-
-Told = Callable[..., str]
+from tests.cli.typed import the_object, typed_here
 
 
-@pytest.fixture
-def told(here: Here) -> Told:
+def told(*arguments: str, cwd: Path | None = None) -> str:
     """The one line that a refused command line gets."""
-
-    def run(*arguments: str, cwd: Path | None = None) -> str:
-        finished = here(*arguments, cwd=cwd)
-        assert (finished.returncode != 0, finished.stdout) == (True, b"")
-        (line,) = finished.stderr.decode().splitlines()
-        return line.removeprefix("fable-exec: ")
-
-    return run
+    finished = typed_here(*arguments, cwd=cwd)
+    assert (finished.returncode != 0, finished.stdout) == (True, b"")
+    (line,) = finished.stderr.decode().splitlines()
+    return line.removeprefix("fable-exec: ")
 
 
 OPTIONS = {
@@ -48,14 +39,14 @@ OPTIONS = {
 
 @pytest.mark.requires_ability("confinement")
 @pytest.mark.parametrize(("words", "flags"), OPTIONS.items(), ids=OPTIONS)
-def test_a_refused_option_of_run_is_named_as_it_was_typed(words: str, flags: list[str], workspace: Path, told: Told) -> None:
+def test_a_refused_option_of_run_is_named_as_it_was_typed(words: str, flags: list[str], workspace: Path) -> None:
     (workspace / "file").touch()
     (workspace / "link").symlink_to(".")
     assert told("run", "--workspace", str(workspace), *flags, "--", "true").startswith(words)
 
 
 def test_a_timeout_beyond_the_policys_is_named_as_it_was_typed_and_one_of_the_policy_is_not(
-    workspace: Path, tmp_path: Path, told: Told, here: Here
+    workspace: Path, tmp_path: Path
 ) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(f'workspace = "{workspace}"\nallowed_executables = ["true"]\n[limits]\ntimeout_seconds = 5\n')
@@ -64,30 +55,25 @@ def test_a_timeout_beyond_the_policys_is_named_as_it_was_typed_and_one_of_the_po
     words = told("run", "--policy", str(policy), "--timeout", "8", "--", "true")
     assert words == "--timeout 8 must be at most 7 under this policy"
     policy.write_text('workspace = "/no/such/place"\n[limits]\ntimeout_seconds = 0\n')
-    finished = here("run", "--policy", str(policy), "--", "true").stderr.decode()
+    finished = typed_here("run", "--policy", str(policy), "--", "true").stderr.decode()
     assert "fable-exec: workspace: " in finished and "fable-exec: limits.timeout_seconds: " in finished
 
 
 @pytest.mark.parametrize("line", ["ls | wc", "cat /etc/hosts", "ls -l"])
-def test_a_line_for_a_shell_is_told_that_no_shell_reads_it(line: str, workspace: Path, told: Told) -> None:
+def test_a_line_for_a_shell_is_told_that_no_shell_reads_it(line: str, workspace: Path) -> None:
     words = told("run", "--workspace", str(workspace), "--", line)
     assert words.endswith("no shell reads it: give the program and each argument apart, or a shell with -c and the line")
     assert "shell" not in told("run", "--workspace", str(workspace), "--", "no-such-program")
 
 
-@pytest.fixture
-def complaint(here: Here) -> Told:
+def complaint(*arguments: str) -> str:
     """The last line of what wrong usage gets."""
-
-    def run(*arguments: str) -> str:
-        finished = here(*arguments)
-        assert (finished.returncode, finished.stdout) == (2, b"")
-        return finished.stderr.decode().splitlines()[-1].removeprefix("Error: ")
-
-    return run
+    finished = typed_here(*arguments)
+    assert (finished.returncode, finished.stdout) == (2, b"")
+    return finished.stderr.decode().splitlines()[-1].removeprefix("Error: ")
 
 
-def test_a_misspelt_option_is_never_taken_for_one_that_lets_a_command_do_more(workspace: Path, complaint: Told) -> None:
+def test_a_misspelt_option_is_never_taken_for_one_that_lets_a_command_do_more(workspace: Path) -> None:
     flags = ["--workspace", str(workspace)]
     for misspelt in ("--nope", "--unlock", "--unlockd", "--allw", "--allow-executabl"):
         assert complaint("run", *flags, misspelt, "--", "true") == f"No such option '{misspelt}'."
@@ -104,11 +90,11 @@ def test_a_misspelt_option_is_never_taken_for_one_that_lets_a_command_do_more(wo
         ("--nope", "'--nope' before the command."),
     ],
 )
-def test_an_option_that_stands_before_its_command_is_told_its_place(typed_words: str, told_words: str, complaint: Told) -> None:
+def test_an_option_that_stands_before_its_command_is_told_its_place(typed_words: str, told_words: str) -> None:
     assert complaint(*typed_words.split()) == f"No such option {told_words}"
 
 
-def test_a_flag_that_stands_after_the_program_is_told_to_be_the_programs(workspace: Path, complaint: Told) -> None:
+def test_a_flag_that_stands_after_the_program_is_told_to_be_the_programs(workspace: Path) -> None:
     missing = "Give --workspace, or a --policy that names one."
     for flag in (["--workspace", str(workspace)], [f"--workspace={workspace}"], ["--policy", "x"]):
         words = f"{missing} {flag[0]} stands after ls, so it is that program's: put our flags before the program."
@@ -116,7 +102,7 @@ def test_a_flag_that_stands_after_the_program_is_told_to_be_the_programs(workspa
     assert complaint("run", "ls", "-l") == missing
 
 
-def test_the_workspace_of_probe_is_named_as_it_was_typed(told: Told) -> None:
+def test_the_workspace_of_probe_is_named_as_it_was_typed() -> None:
     assert told("probe", "--workspace", "/no/such/place").startswith("--workspace: must be an existing directory")
 
 
@@ -134,16 +120,12 @@ TAKE_A_FILE = {
 
 @pytest.mark.parametrize("arguments", TAKE_A_FILE.values(), ids=TAKE_A_FILE)
 @pytest.mark.parametrize("name", ["missing.toml", "MISSING"])
-def test_a_file_that_is_not_there_is_told_to_be_missing_with_its_name(
-    arguments: list[str], name: str, tmp_path: Path, told: Told
-) -> None:
+def test_a_file_that_is_not_there_is_told_to_be_missing_with_its_name(arguments: list[str], name: str, tmp_path: Path) -> None:
     line = told(*(name if word == "FILE" else word for word in arguments), cwd=tmp_path)
     assert "no such file" in line.lower() and name in line
 
 
-def test_an_audit_log_without_a_directory_is_found_by_a_check_and_before_anything_runs(
-    workspace: Path, tmp_path: Path, told: Told
-) -> None:
+def test_an_audit_log_without_a_directory_is_found_by_a_check_and_before_anything_runs(workspace: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     log = tmp_path / "nowhere" / "audit.jsonl"
     policy.write_text(f'workspace = "{workspace}"\nallowed_executables = ["touch"]\n[audit]\npath = "{log}"\n')
@@ -153,22 +135,20 @@ def test_an_audit_log_without_a_directory_is_found_by_a_check_and_before_anythin
     assert list(workspace.iterdir()) == [] and not log.parent.exists()
 
 
-def test_a_check_finds_what_a_broker_would_refuse_at_its_start(workspace: Path, tmp_path: Path, here: Here) -> None:
+def test_a_check_finds_what_a_broker_would_refuse_at_its_start(workspace: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(
         f'workspace = "{workspace}"\nallowed_executables = ["no-such-program"]\n'
         f'[argument_rules]\ndocuments = ["{tmp_path}/missing.toml"]\n'
     )
-    finished = here("policy", "check", str(policy))
+    finished = typed_here("policy", "check", str(policy))
     assert (finished.returncode, finished.stdout) == (2, b"")
     none_found, no_rules = finished.stderr.decode().splitlines()
     assert "allowed_executables: none of no-such-program could be found in " in none_found
     assert "argument_rules.documents[0]: cannot be read: No such file or directory: " in no_rules
 
 
-def test_a_check_tells_a_relative_path_from_rules_and_bad_rules_by_their_place(
-    workspace: Path, tmp_path: Path, told: Told
-) -> None:
+def test_a_check_tells_a_relative_path_from_rules_and_bad_rules_by_their_place(workspace: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     start = f'workspace = "{workspace}"\nallowed_executables = ["true"]\n[argument_rules]\n'
     policy.write_text(start + 'documents = ["rules.toml"]\n')
@@ -178,7 +158,7 @@ def test_a_check_tells_a_relative_path_from_rules_and_bad_rules_by_their_place(
     assert told("policy", "check", str(policy)).startswith("argument_rules.documents[0]: not a TOML document: ")
 
 
-def test_a_check_warns_of_what_the_policy_names_and_this_host_does_not_have(workspace: Path, tmp_path: Path, here: Here) -> None:
+def test_a_check_warns_of_what_the_policy_names_and_this_host_does_not_have(workspace: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     gone = tmp_path / "gone"
     policy.write_text(
@@ -195,44 +175,44 @@ def test_a_check_warns_of_what_the_policy_names_and_this_host_does_not_have(work
         "environment.path[2]": f"'{gone}' is no directory, so no program is found in it",
         "argument_rules.tools[1]": "no rule is for a tool of the name 'nosuchtool'",
     }
-    finished = here("policy", "check", str(policy))
+    finished = typed_here("policy", "check", str(policy))
     assert (finished.returncode, finished.stdout) == (0, b"")
     *warned, valid = finished.stderr.decode().splitlines()
     assert warned == [f"fable-exec: warning: {place}: {text}" for place, text in warnings.items()]
     assert valid.startswith("fable-exec: valid: ")
-    told_in_json = the_object(here("policy", "check", "--json", str(policy)))
+    told_in_json = the_object(typed_here("policy", "check", "--json", str(policy)))
     assert told_in_json["ok"] and {each["path"]: each["message"] for each in told_in_json["warnings"]} == warnings
 
-    probed = the_object(here("probe", "--json", "--policy", str(policy)))["result"]
+    probed = the_object(typed_here("probe", "--json", "--policy", str(policy)))["result"]
     assert probed["notes"] == [f"{place}: {text}" for place, text in warnings.items() if "allowed" not in place]
     assert probed["unresolved_executables"] == ["build", "no-such-program"]
 
 
-def test_a_check_warns_of_nothing_where_all_is_there_and_of_no_default(workspace: Path, tmp_path: Path, here: Here) -> None:
+def test_a_check_warns_of_nothing_where_all_is_there_and_of_no_default(workspace: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.json"
     policy.write_text(json.dumps({"workspace": str(workspace)}))
-    assert the_object(here("policy", "check", "--json", str(policy)))["warnings"] == []
+    assert the_object(typed_here("policy", "check", "--json", str(policy)))["warnings"] == []
     own = '[[tool]]\nnames=["frob"]\nmatch=["frob"]\nno_match=["frob -x"]'
     rules = {"tools": ["git", "frob"], "documents": [own]}
     policy.write_text(json.dumps({"workspace": str(workspace), "allowed_executables": ["true"], "argument_rules": rules}))
-    assert the_object(here("policy", "check", "--json", str(policy)))["warnings"] == []
+    assert the_object(typed_here("policy", "check", "--json", str(policy)))["warnings"] == []
 
 
-def test_doctor_says_that_no_broker_starts_where_no_program_is_found(workspace: Path, tmp_path: Path, here: Here) -> None:
+def test_doctor_says_that_no_broker_starts_where_no_program_is_found(workspace: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(f'workspace = "{workspace}"\nallowed_executables = ["no-such-program"]\n')
-    finished = here("doctor", "--policy", str(policy))
+    finished = typed_here("doctor", "--policy", str(policy))
     assert finished.returncode == 1
     assert "No broker starts under this policy" in finished.stderr.decode() and b"commands can run" not in finished.stderr
-    (found,) = the_object(here("doctor", "--json", "--policy", str(policy)))["programs"]
+    (found,) = the_object(typed_here("doctor", "--json", "--policy", str(policy)))["programs"]
     assert (found["state"], found["mode"]) == ("unavailable", "strict") and "none of no-such-program" in found["reason"]
     policy.write_text(f'workspace = "{workspace}"\nallowed_executables = ["true", "no-such-program"]\n')
-    (found,) = the_object(here("doctor", "--json", "--policy", str(policy)))["programs"]
+    (found,) = the_object(typed_here("doctor", "--json", "--policy", str(policy)))["programs"]
     assert (found["state"], found["means"], found["reason"]) == ("active", "true", "not found: no-such-program")
-    assert the_object(here("doctor", "--json"))["programs"] == []
+    assert the_object(typed_here("doctor", "--json"))["programs"] == []
 
 
-def test_a_variable_with_a_name_that_none_can_have_is_told_so(workspace: Path, complaint: Told) -> None:
+def test_a_variable_with_a_name_that_none_can_have_is_told_so(workspace: Path) -> None:
     assert complaint("run", "--workspace", str(workspace), "--env", "A B=x", "--", "true").endswith(
         '"A B" is no name that a variable can have'
     )
@@ -254,12 +234,12 @@ SCRIPTS = {
 @pytest.mark.parametrize(("content", "status", "words"), SCRIPTS.values(), ids=SCRIPTS)
 @pytest.mark.parametrize("flags", [(), ("--confinement", "off", "--unlocked")], ids=["confined", "not confined"])
 def test_a_script_that_cannot_be_started_is_told_what_its_first_line_lacks(
-    content: bytes, status: int, words: str, flags: tuple[str, ...], workspace: Path, here: Here
+    content: bytes, status: int, words: str, flags: tuple[str, ...], workspace: Path
 ) -> None:
     script = workspace / "script"
     script.write_bytes(content)
     script.chmod(0o755)
-    finished = here("run", "--workspace", str(workspace), *flags, "--", str(script))
+    finished = typed_here("run", "--workspace", str(workspace), *flags, "--", str(script))
     (line,) = finished.stderr.decode().splitlines()
     assert line.startswith(f"fable-exec: {script}: cannot be started: ") and words in line
     assert (finished.returncode, finished.stdout) == (status, b"")

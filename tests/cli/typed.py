@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from unittest import mock
+
+from fable_exec.__main__ import main
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, "-m", "fable_exec"]
@@ -35,6 +40,44 @@ def typed(
         capture_output=True,
         timeout=PATIENCE_SECONDS,
     )
+
+
+def typed_here(
+    *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """The same in this process, which is quick: for words, refusals and results, not for what a command does to its process."""
+    with contextlib.ExitStack() as stack:
+        read, out, err = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+        read.write(stdin)
+        read.seek(0)
+        stack.enter_context(mock.patch.dict(os.environ, environment(**(env or {})), clear=True))
+        stack.enter_context(contextlib.chdir(cwd or "."))
+        with _standing_for({0: read, 1: out, 2: err}):
+            try:
+                status = main([*arguments])
+            except SystemExit as end:  # of argparse, behind `serve`
+                status = int(end.code or 0)
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(arguments, status, out.read(), err.read())
+
+
+@contextlib.contextmanager
+def _standing_for(files: Mapping[int, IO[bytes]]) -> Iterator[None]:
+    """These files are the standard streams, as descriptors and as Python's."""
+    streams, copies = (sys.stdin, sys.stdout, sys.stderr), [os.dup(number) for number in files]
+    for number, file in files.items():
+        os.dup2(file.fileno(), number)
+    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, "w" if number else "r", closefd=False) for number in files)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        sys.stdin, sys.stdout, sys.stderr = streams
+        for number, copy in zip(files, copies, strict=True):
+            os.dup2(copy, number)
+            os.close(copy)
 
 
 def started(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:

@@ -235,7 +235,9 @@ def tell_zombies(rung: str, alteration: str) -> NoReturn:
         os.chmod(directory, 0o700)
         scene = _scene(supervisor, Path(directory), rung)
         execution = scene.python(program, stop_grace_seconds=0)
-        scene.said(execution, b"go")
+        give_up_at = time.monotonic() + 5
+        while b"go" not in log(execution) and time.monotonic() < give_up_at:  # a flood may keep it from forking
+            time.sleep(0.01)
         init = str(init_of(execution))
 
         def left() -> int:

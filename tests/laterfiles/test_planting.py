@@ -131,7 +131,9 @@ PLANT_DEEP = {
 }
 
 
-@pytest.mark.parametrize("length", [3890, 3950, 4000, 4050, 4084])
+@pytest.mark.parametrize(
+    "length", [pytest.param(3890, marks=pytest.mark.deep), 3950, pytest.param(4000, marks=pytest.mark.deep), 4084]
+)
 @pytest.mark.parametrize(("plant", "path"), PLANT_DEEP.values(), ids=PLANT_DEEP.keys())
 def test_a_plant_that_is_hardly_to_be_named_is_made_harmless(guarded: Guarded, plant: str, path: str, length: int) -> None:
     _, found = guarded.command(DEEPEN.format(bytes=length, name=200, plant=plant))

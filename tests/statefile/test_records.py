@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fable_exec.statefile.documents import BadDocument, Form, Unreadable
 from fable_exec.statefile.records import MAX_OUTCOME_BYTES, RECORD_BYTES, Condition, Record, decode_record, encode_record
+from tests.fuzzing import A_TENTH
 from tests.statefile.states import FORM, OUTCOME
 
 BLOCK = encode_record(OUTCOME, FORM)
@@ -112,6 +113,7 @@ def test_the_longest_outcome_fits() -> None:
 
 
 @pytest.mark.fuzz
+@A_TENTH
 @given(
     st.dictionaries(st.text(max_size=9), st.text(max_size=40) | st.text(alphabet="xé", min_size=3000, max_size=9000), max_size=30)
 )
