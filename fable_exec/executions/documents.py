@@ -86,6 +86,7 @@ def accepted(
         "attempts": [],
         **kept_by(supervisor),
         "descendants": _descendants(Facts(), None),
+        "proof": no_proof("not-ended", "the execution has not ended"),
     }
 
 
@@ -115,7 +116,6 @@ _LATER = (
     "quiescence_proof",
     "run_id",
     "final_tree_sha256",
-    "proof",
     "usage",
     "output_bytes",
     "output_dropped_bytes",
@@ -188,12 +188,14 @@ def outcome(
     exited_at: str | None = None,
     emptiness: Emptiness | None = None,
     usage: Usage | None = None,
+    proof: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """How it ended: what the terminal record gets.
 
     Args:
         exited_at: when the leader's end was noticed; None when it never ran, or nobody noticed.
         emptiness: None when nobody looked.
+        proof: what the job's proof came to; None where none was asked for or could be looked at.
     """
     return {
         "state": State.EXITED.value,
@@ -210,7 +212,29 @@ def outcome(
         "quiescence_proof": "none" if emptiness is None else emptiness.proof,
         "descendants": _descendants(facts, emptiness),
         "usage": None if usage is None else attrs.asdict(usage),
+        "proof": _unproved(facts) if proof is None else dict(proof),
     }
+
+
+def no_proof(why: str, detail: str) -> dict[str, Any]:
+    """The member `proof` where there is none, with every member that it has where there is one."""
+    reason = f"document-{why}"
+    return {
+        "present": False, "run_id": "", "headline": "", "tree_sha256": "", "document_sha256": "", "proof_path": "",
+        "snapshotted": False, "snapshot_error": "", "tree_fields_agree": True, "execution": {}, "failed_quality_gates": [],
+        "integrity": None, "bound": False, "reason": reason, "reasons": [reason], "axes": {},
+        "objections": [{"reason": reason, "detail": detail}],
+    }  # fmt: skip
+
+
+def _unproved(facts: Facts) -> dict[str, Any]:
+    if facts.launch_error is not None:
+        return no_proof("not-launched", "the job never ran")
+    if facts.keeper_lost or facts.host_rebooted:
+        return no_proof("not-looked-for", "nobody was left to look for it when the job ended")
+    if facts.descendants_detected or facts.descendant_error or not facts.descendants_quiescent:
+        return no_proof("survivors", "what is made while others may still write is no evidence")
+    return no_proof("not-asked", "no proof was asked for")
 
 
 def _descendants(facts: Facts, emptiness: Emptiness | None) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 __all__ = [
+    "ATTESTATION_NAME",
     "BELL_NAME",
+    "PROOF_NAME",
     "RUNNER_LOG_NAME",
     "RUN_LOCK_NAME",
     "RUNTIME_NAME",
@@ -30,6 +32,8 @@ __all__ = [
 ]
 
 STATE_DIR_VARIABLE = "FABLE_EXEC_STATE_DIR"
+ATTESTATION_NAME = "attestation.intoto.jsonl"
+PROOF_NAME = "proof.json"
 RUN_LOCK_NAME = "run.lock"
 RUNNER_LOG_NAME = "runner.log"
 SUPERVISOR_LOG_NAME = "supervisor.log"

@@ -8,19 +8,20 @@ import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import attrs
 
 from fable_exec.errors import InvalidRequest
 from fable_exec.executions.names import canonical_id
+from fable_exec.executions.proofterms import ProofTerms
 from fable_exec.executions.seconds import require_seconds
 from fable_exec.lifecycle import POLICY_FAILURE_CODES
 from fable_exec.policy import BrokerPolicy, is_environment_name
 
 __all__ = ["MAX_SPEC_BYTES", "ExecutionSpec", "VerdictName"]
 
-VerdictName = Literal["exit-code"]
+VerdictName = Literal["exit-code", "proof"]
 """What tells whether a job that ended by itself with status 0 did what it was for."""
 
 MAX_SPEC_BYTES = 1024 * 1024
@@ -70,7 +71,7 @@ class ExecutionSpec:
             workspace, and all else as strictly as a policy's defaults.
         environment: variables for the job besides the allow-list; values are never written down, only their digest.
         spec_text: what the job is told to do, kept as `spec.md`; None keeps none.
-        engine_dir: the job's own state directory, from the workspace. It is only written down; verdicts over proofs will read it.
+        engine_dir: the job's own state directory, from the workspace; for the verdict "proof" one name at the top.
         restarts: how often a job that crashed by itself is started again, 100 at most: docs/reference/lifecycle.md.
         restart_delay_seconds: the pause before that.
         hard_timeout_seconds: how long it may take, restarts included; None is no bound.
@@ -80,7 +81,8 @@ class ExecutionSpec:
         max_output_bytes: more output than this, of all attempts, ends the job; None is no bound.
         log_bytes: bytes of output that are kept, of all attempts; what comes later is counted and dropped.
         heartbeat_seconds: how often the keeper leaves a sign of its life.
-        verdict: what makes a status of 0 a success.
+        verdict: what makes a status of 0 a success: "exit-code" nothing else, "proof" a proof that is bound and says so.
+        proof: what that proof has to be; None is `ProofTerms()`, and without the verdict "proof" there is none.
         policy_failure_codes: statuses by which the job says that what it made is not good enough.
         labels: free strings that are kept with the state.
 
@@ -105,6 +107,7 @@ class ExecutionSpec:
     log_bytes: int = 64 * _MIB
     heartbeat_seconds: float = 30.0
     verdict: VerdictName = "exit-code"
+    proof: ProofTerms | None = None
     policy_failure_codes: frozenset[int] = attrs.field(default=POLICY_FAILURE_CODES, converter=_codes)
     labels: Mapping[str, str] = attrs.field(factory=dict, converter=_table)
 
@@ -123,8 +126,7 @@ class ExecutionSpec:
                 raise InvalidRequest(f"{name} must be a whole number of bytes, not {value!a:.80}")
         if type(self.restarts) is not int or not 0 <= self.restarts <= _MOST_RESTARTS:
             raise InvalidRequest(f"restarts must be a whole number up to {_MOST_RESTARTS}, not {self.restarts!a:.80}")
-        if self.verdict != "exit-code":
-            raise InvalidRequest(f"verdict must be 'exit-code', not {self.verdict!a:.80}")
+        self._check_verdict()
         if not all(type(code) is int and 0 < code <= 255 for code in self.policy_failure_codes):
             raise InvalidRequest("policy_failure_codes must be exit statuses from 1 to 255")
         if self.policy is not None and self.policy.workspace != self.workspace:
@@ -140,6 +142,14 @@ class ExecutionSpec:
         if len(json.dumps(self.argv)) > _MAX_ARGV_CHARACTERS:  # as the state holds it, in ASCII
             raise InvalidRequest(f"argv may have {_MAX_ARGV_CHARACTERS} characters in all, as JSON in ASCII")
 
+    def _check_verdict(self) -> None:
+        if self.verdict not in get_args(VerdictName):
+            raise InvalidRequest(f"verdict must be 'exit-code' or 'proof', not {self.verdict!a:.80}")
+        if self.verdict == "proof" and (len(self.engine_dir.parts) != 1 or self.engine_dir.parts[0] in ("/", "..")):
+            raise InvalidRequest(f"engine_dir must be one name at the top of the workspace, not {str(self.engine_dir)!a:.200}")
+        if self.verdict != "proof" and self.proof is not None:
+            raise InvalidRequest("proof is for the verdict 'proof'")
+
     def _check_texts(self) -> None:
         for name, value in self.environment.items():
             if not is_environment_name(name) or not isinstance(value, str) or "\0" in value:
@@ -152,6 +162,11 @@ class ExecutionSpec:
             isinstance(word, str) and len(word) <= _MAX_LABEL_CHARACTERS for pair in self.labels.items() for word in pair
         ):
             raise InvalidRequest(f"labels may be {_MAX_LABELS} strings of {_MAX_LABEL_CHARACTERS} characters at most")
+
+    @property
+    def proof_terms(self) -> ProofTerms | None:
+        """What the proof has to be; None where the verdict asks for none."""
+        return (self.proof or ProofTerms()) if self.verdict == "proof" else None
 
     @property
     def spec_sha256(self) -> str | None:
@@ -169,6 +184,7 @@ class ExecutionSpec:
         members["policy"] = None if self.policy is None else self.policy.digest
         members["policy_failure_codes"] = sorted(self.policy_failure_codes)
         members["spec_sha256"] = self.spec_sha256
+        members["proof"] = None if self.proof_terms is None else self.proof_terms.to_wire()
         return hashlib.sha256(json.dumps(members, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
 
 

@@ -16,17 +16,20 @@ from fable_exec.keeper.attempts import made, make_init
 from fable_exec.keeper.job import Job, unmake
 from fable_exec.keeper.output import OutputLog
 from fable_exec.keeper.reconciling import Reconciliation
+from fable_exec.keeper.runs import run_of
 from fable_exec.keeper.sweeping import Sweeper
 from fable_exec.lifecycle import (
     Action,
     Event,
     ExitCodeVerdict,
+    Facts,
     Judged,
     LaunchFailed,
     RestartDecided,
     SignalSent,
     Started,
     StopRequested,
+    Verdict,
     WaitElapsed,
     is_restarted,
     judged,
@@ -70,6 +73,8 @@ def _make_attempt(course: Course) -> Event:
         course.output = OutputLog(course.claim.directory.path / RUNNER_LOG_NAME, request.log_bytes)
     course.output.attach(job.output)
     course.listen()
+    if request.proof is not None:
+        course.note_run(run_of(request))
     return Started()
 
 
@@ -160,7 +165,21 @@ def _judge(course: Course) -> Event:
         return RestartDecided()
     # A job that planted something in any attempt may have not done its work.
     is_spoilt = request.later_files is not None and request.later_files.fails and course.planted.count > 0
-    return Judged(judged(facts, ExitCodeVerdict()).holds and is_swept and not is_spoilt)
+    verdict = ExitCodeVerdict() if request.proof is None else _proved(course, facts)
+    return Judged(judged(facts, verdict).holds and is_swept and not is_spoilt)
+
+
+def _proved(course: Course, facts: Facts) -> Verdict:
+    """Look at the proof, where nobody is left who could still write, and keep what it came to for the record."""
+    from fable_exec.keeper import judging  # only who has to judge one has memory for it
+
+    if course.run is None or facts.descendants_detected or not facts.descendants_quiescent:
+        return judging.ProofVerdict(None)
+    binding = judging.proof_of(course.request, course.run, course.claim.directory.path)
+    course.proof = judging.record_members(binding)
+    course.attest = judging.attestation_of(binding, course.request, course.claim.directory)
+    course.recorder.told |= {"run_id": binding.run_id, "final_tree_sha256": binding.drift and binding.drift.current_tree}
+    return judging.ProofVerdict(binding)
 
 
 def _sweep(course: Course) -> bool:
@@ -197,7 +216,12 @@ def _begin_restart_delay(course: Course) -> None:
 def _record_outcome(course: Course) -> None:
     assert course.progress is not None
     emptiness = None if course.reconciliation is None else course.reconciliation.emptiness
-    course.recorder.ended(course.progress, course.exited_at, emptiness, course.output)
+    course.recorder.ended(course.progress, course.exited_at, emptiness, course.output, course.proof)
+    if course.attest is not None:
+        try:
+            course.attest()
+        except (OSError, FableExecError) as error:  # the record stands all the same
+            course.chronicle.note("no attestation", error=str(error)[:_LONGEST_ERROR])
 
 
 ACTIONS: dict[Action, Callable[[Course], Event | None]] = {

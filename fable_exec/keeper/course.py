@@ -11,6 +11,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from fable_exec._launcher.readiness import Readiness
 from fable_exec.executions import bell, now
@@ -24,6 +25,7 @@ from fable_exec.keeper.reconciling import Reconciliation
 from fable_exec.keeper.recording import Recorder
 from fable_exec.keeper.replying import Reply
 from fable_exec.keeper.requests import Answer, Answered, KeepRequest
+from fable_exec.keeper.runs import LOOK_SECONDS, RunOfJob
 from fable_exec.keeper.surroundings import remove_apart
 from fable_exec.keeper.sweeping import Sweeper, Swept
 from fable_exec.keeper.timers import Timers
@@ -88,6 +90,9 @@ class Course:
         self.exited_at: str | None = None
         self.stamp: Stamp | None = None
         self.gate_opened_at = self.said_at = 0.0
+        self.run: RunOfJob | None = None
+        self.proof: dict[str, Any] | None = None
+        self.attest: Callable[[], None] | None = None
         # Of all:
         self.sweeper: Sweeper | None = None
         self.recall_sweeper: Callable[[], Sweeper] | None = None
@@ -224,6 +229,16 @@ class Course:
         self.said_at = said_at
         if self.progress is not None and self.progress.phase is Phase.RUNNING:
             self._end_at(self.request.bounds.idle_at(said_at), Deadline.IDLE)
+
+    def note_run(self, run: RunOfJob) -> None:
+        """The job leaves a proof of a run, which is looked for from now on."""
+        self.run = run
+
+        def look() -> None:
+            run.look()
+            self.timers.set("run", LOOK_SECONDS, look)
+
+        self.timers.set("run", LOOK_SECONDS, look)
 
     def begin_deadline(self, opened_at: float) -> None:
         """The gate was opened for the first time, at that moment of the monotonic clock."""

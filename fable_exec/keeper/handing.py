@@ -18,6 +18,7 @@ from fable_exec.keeper.job import Job
 from fable_exec.keeper.output import OutputLog
 from fable_exec.keeper.replying import Reply
 from fable_exec.keeper.requests import KeepRequest
+from fable_exec.keeper.runs import RunOfJob
 from fable_exec.keeper.sweeping import Sweeper
 from fable_exec.keeper.waiting import Taken
 from fable_exec.keeper.wishes import Wishes
@@ -53,6 +54,7 @@ def hand_over(channel: socket.socket, course: Course) -> None:
         "gate_opened_at": course.gate_opened_at,
         "said_at": course.said_at,
         "output": course.output.counts,
+        "run": None if course.run is None else course.run.to_hand_over(),
         "started_at": course.started_at,
         "told": course.recorder.told,
         "by_signal": course.wishes.by_signal,
@@ -88,6 +90,7 @@ def resumed(
     taken: Taken,
     output: OutputLog,
     said_at: float,
+    run: RunOfJob | None,
 ) -> Course:
     """The course that goes on, in the keeper.
 
@@ -95,6 +98,7 @@ def resumed(
         message: the KeepRequest on the wire. job: without a leader, as it was when the starter was forked.
         output: what was written of it meanwhile.
         said_at: when the job last said something, on the monotonic clock.
+        run: that of the job, as far as it is known.
     """
     request, (values, descriptors) = KeepRequest.from_wire(message), taken
     directory = ExecutionDirectory(Path(values["directory"]))
@@ -111,6 +115,8 @@ def resumed(
     if "memory" in descriptors:
         course.recall_sweeper = partial(_sweeper, request, descriptors)  # where that fails it is as if the sweep did
     course.listen()
+    if run is not None:
+        course.note_run(run)
     course.begin_deadline(values["gate_opened_at"])
     course.renew_lease(said_at)
     return course

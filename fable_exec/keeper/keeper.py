@@ -21,6 +21,7 @@ from fable_exec.keeper.job import Job, NotMade
 from fable_exec.keeper.output import OutputLog
 from fable_exec.keeper.replying import Reply
 from fable_exec.keeper.requests import KeepRequest
+from fable_exec.keeper.runs import run_of
 from fable_exec.keeper.starting import begun, fork_starter
 from fable_exec.keeper.waiting import Taken, await_something
 from fable_exec.keeper.wishes import Wishes
@@ -85,5 +86,6 @@ def _keep(request: Mapping[str, Any], job: Job, reply: Reply, wishes: Wishes, ta
     output = OutputLog(f"{values['directory']}/{RUNNER_LOG_NAME}", request["log_bytes"], descriptors.get("log", -1))
     output.attach(job.output)
     output.go_on(*values["output"])
-    said_at = await_something(request, job, wishes, taken, output)
-    resumed(request, job, reply, wishes, taken, output, said_at).keep()
+    run = None if values["run"] is None else run_of(KeepRequest.from_wire(request), *values["run"])
+    said_at = await_something(request, job, wishes, taken, output, run)
+    resumed(request, job, reply, wishes, taken, output, said_at, run).keep()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from fable_exec.errors import FableExecError
@@ -59,9 +60,18 @@ class Recorder:
         except (OSError, FableExecError) as error:
             self._chronicle.note("attempt not recorded", error=str(error))  # it is written again with what comes next
 
-    def ended(self, progress: Progress, exited_at: str | None, emptiness: Emptiness | None, output: OutputLog | None) -> None:
+    def ended(
+        self,
+        progress: Progress,
+        exited_at: str | None,
+        emptiness: Emptiness | None,
+        output: OutputLog | None,
+        proof: Mapping[str, Any] | None,
+    ) -> None:
         """The outcome."""
-        members = outcome(progress.facts, finished_at=now(), exited_at=exited_at, emptiness=emptiness, usage=self.usage)
+        members = outcome(
+            progress.facts, finished_at=now(), exited_at=exited_at, emptiness=emptiness, usage=self.usage, proof=proof
+        )  # fmt: skip
         written = {} if output is None else {
             "output_bytes": output.written_bytes, "output_dropped_bytes": output.dropped_bytes
         }  # fmt: skip

@@ -74,6 +74,7 @@ class KeepRequest:
         applied: what the plan gives.
         command: as `runner.Command.to_wire` writes it.
         later_files: None where nobody looks after them.
+        proof: ProofTerms on the wire; None where no proof is asked for.
         launch_error, launch_errno: what failed before there could be a process.
     """
 
@@ -95,6 +96,7 @@ class KeepRequest:
     applied: tuple[Applied, ...] = ()
     command: Mapping[str, Any] = attrs.field(factory=dict)
     later_files: LaterFiles | None = None
+    proof: Mapping[str, Any] | None = None
     launch_error: str | None = None
     launch_errno: int | None = None
 
@@ -108,6 +110,11 @@ class KeepRequest:
     def runtime(self) -> Path:
         """The directory of the job's own, absolute: below the execution's, or where its user can enter it."""
         return Path(self.defined["runtime_directory"])
+
+    @property
+    def engine_directory(self) -> str:
+        """The job's own, as a name in the workspace."""
+        return Path(self.defined["engine_dir"]).name
 
     @property
     def in_namespaces(self) -> bool:

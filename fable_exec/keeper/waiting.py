@@ -16,6 +16,7 @@ from fable_exec.executions.holding import touch
 from fable_exec.keeper.bounds import Bounds
 from fable_exec.keeper.job import Job
 from fable_exec.keeper.output import OutputLog
+from fable_exec.keeper.runs import LOOK_SECONDS, RunOfJob
 from fable_exec.keeper.wishes import Wishes
 from fable_exec.statefile.state import STATE_NAME
 
@@ -28,15 +29,19 @@ Taken = tuple[dict[str, Any], dict[str, int]]
 """Values, and descriptors by name, of an execution that runs."""
 
 _LONGEST_SECONDS = 1 << 20
+_NEVER = float("inf")
 
 
-def await_something(request: Mapping[str, Any], job: Job, wishes: Wishes, taken: Taken, output: OutputLog) -> float:
+def await_something(
+    request: Mapping[str, Any], job: Job, wishes: Wishes, taken: Taken, output: OutputLog, run: RunOfJob | None
+) -> float:
     """Return when there is more to do than to wait: a signal, something to read, a deadline, a limit, another state.
 
     What is readable then has not been read, but output. `wishes` have rung if the state is another.
 
     Args:
         request: a KeepRequest on the wire. taken: as it was handed over.
+        run: where it is to be looked which run the job is on.
 
     Returns:
         When the job last said something, on the monotonic clock.
@@ -45,11 +50,12 @@ def await_something(request: Mapping[str, Any], job: Job, wishes: Wishes, taken:
     values, descriptors = taken
     bounds, said_at = Bounds(**request["bounds"]), values["said_at"]
     hard_at, beat_at = bounds.hard_at(values["gate_opened_at"]), time.monotonic() + bounds.heartbeat_seconds
+    look_at = _NEVER if run is None else 0.0
     waiting = _listening(job, wishes, taken, output)
     wishes.has_rung()
     is_needed = values["stamp"] is None
     while not is_needed and not wishes.by_signal:
-        left = min(hard_at, bounds.idle_at(said_at), beat_at) - time.monotonic()
+        left = min(hard_at, bounds.idle_at(said_at), beat_at, look_at) - time.monotonic()
         ready = {descriptor for descriptor, _ in waiting.poll(max(0, int(min(left, _LONGEST_SECONDS) * 1000) + 1))}
         if wishes.descriptor in ready:
             wishes.wake()
@@ -60,6 +66,9 @@ def await_something(request: Mapping[str, Any], job: Job, wishes: Wishes, taken:
         now = time.monotonic()
         is_needed = not ready <= {wishes.descriptor, output.pipe} or now >= min(hard_at, bounds.idle_at(said_at))
         is_needed |= bounds.are_exceeded_by(output.written_bytes)
+        if run is not None and now >= look_at:
+            look_at = now + LOOK_SECONDS
+            run.look()
         if now >= beat_at:
             beat_at = now + bounds.heartbeat_seconds
             is_needed |= not _sign_of_life(descriptors["run_lock"]) or _is_another(values)

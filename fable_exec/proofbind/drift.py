@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import hmac
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -46,6 +47,8 @@ class DriftCheck:
     """Where the copies are made, and removed again; None: where temporary files go."""
     deadline_seconds: float = DEADLINE_SECONDS
     """For the comparison with the base."""
+    tree_deadline_seconds: float | None = None
+    """For the digest of the tree, which may hold a file without end; None: as long as it takes."""
 
     @engine_directory.validator
     def _is_one_name(self, _: Any, name: str) -> None:
@@ -220,13 +223,37 @@ def _compared_tree(document: ProofDocument, workspace: Workspace, check: DriftCh
         )
         return attrs.evolve(found, tree=unchecked(Axis.TREE, "manifest-version", detail))
     try:
-        current = tree_digest(workspace, check.profile, check.level, engine_directory=check.engine_directory).sha256
+        current = tree_digest(
+            workspace, check.profile, check.level, engine_directory=check.engine_directory,
+            on_progress=_until(check.tree_deadline_seconds),
+        ).sha256  # fmt: skip
+    except _TakesTooLong:
+        return attrs.evolve(
+            found, tree=unchecked(Axis.TREE, "too-long", f"the tree takes more than {check.tree_deadline_seconds} s")
+        )
     except TreeUnstable as error:
         return attrs.evolve(found, tree=unchecked(Axis.TREE, f"unstable-{error.reason}", str(error)))
     except FableExecError as error:
         return attrs.evolve(found, tree=unchecked(Axis.TREE, "unreadable", str(error)))
     found = attrs.evolve(found, current_tree=current)
     return attrs.evolve(found, tree=_judged_tree(str(found.recorded_tree), current))
+
+
+class _TakesTooLong(Exception):
+    """The digest of the tree did not come in time."""
+
+
+def _until(seconds: float | None) -> Callable[[object], None] | None:
+    """What ends a digest after so many seconds."""
+    if seconds is None:
+        return None
+    give_up_at = time.monotonic() + seconds
+
+    def look(_: object) -> None:
+        if time.monotonic() > give_up_at:
+            raise _TakesTooLong
+
+    return look
 
 
 def _judged_tree(recorded: str, current: str) -> AxisResult:

@@ -15,10 +15,11 @@ from typing import Any
 import attrs
 
 from fable_exec.confine import FileView, Plan, Support, compile_kept_plan, refuse_unmet
-from fable_exec.errors import ConfinementUnavailable, ExecutableDenied, PolicyError
+from fable_exec.errors import ConfinementUnavailable, ExecutableDenied, InvalidRequest, PolicyError
 from fable_exec.executables import AllowedExecutables, Executable, resolve_executables
 from fable_exec.executions import ExecutionDirectory
 from fable_exec.executions.names import RUNNER_LOG_NAME, SPEC_NAME, SUPERVISOR_LOG_NAME
+from fable_exec.executions.proofterms import ProofTerms
 from fable_exec.executions.spec import ExecutionSpec
 from fable_exec.keeper.bounds import Bounds
 from fable_exec.keeper.requests import KeepRequest, LaterFiles, plan_of_job
@@ -51,6 +52,7 @@ def request_to_keep(
 
     Raises:
         PolicyError, ExecutableDenied: the policy has faults, or does not allow the program: nothing is accepted.
+        InvalidRequest: what the proof has to be makes no sense.
         BrokerGone: the zygote is gone.
     """
     policy = policy_of(spec)
@@ -67,6 +69,7 @@ def request_to_keep(
         "defined": defined,
         "spec_text": spec.spec_text,
         "policy_failure_codes": sorted(spec.policy_failure_codes),
+        "proof": None if spec.proof_terms is None else _checked(spec.proof_terms, spec.workspace).to_wire(),
         "bounds": Bounds(**{name: getattr(spec, name) for name in _BOUNDS}),
         **{name: getattr(spec, name) for name in _TERMS},
     }
@@ -78,6 +81,21 @@ def request_to_keep(
         return KeepRequest(**common, launch_error=str(error), launch_errno=error.number)
     executable = means["command"]["executable"]["path"]
     return KeepRequest(**{**common, **means, "defined": {**defined, "executable": executable}})
+
+
+def _checked(terms: ProofTerms, workspace: Path) -> ProofTerms:
+    """The same. Raises InvalidRequest where its words or keys mean nothing, or its job could take the key that signs."""
+    from fable_exec.keeper.judging import binding_policy  # few ask for a proof
+
+    try:
+        binding_policy(terms.to_wire())
+    except InvalidRequest:
+        raise
+    except ValueError as error:
+        raise InvalidRequest(f"proof: {error}") from None
+    if terms.signing_key is not None and Path(terms.signing_key).is_relative_to(workspace):
+        raise InvalidRequest("proof: the key that signs must not lie in the workspace, where the job could read it")
+    return terms
 
 
 _BOUNDS = tuple(attrs.fields_dict(Bounds))

@@ -201,8 +201,9 @@ REFUSED = {
     "--restarts must be a whole number up to 100, not 101": ["--restarts", "101", "--workspace", ".", "--", "true"],
     "Missing option '--workspace'.": ["--", "true"],
     "Missing argument 'ARGV...'.": ["--workspace", "."],
-    "Invalid value for '--verdict': the verdict 'proof' comes with a later version; this one has 'exit-code'": [
-        "--verdict", "proof", "--workspace", ".", "--", "true",
+    "--proof-...: a proof is for the verdict 'proof'": ["--proof-require", "tree", "--workspace", ".", "--", "true"],
+    "Invalid value for '--proof-jwks': /no/such/file: No such file or directory": [
+        "--verdict", "proof", "--proof-jwks", "/no/such/file", "--workspace", ".", "--", "true",
     ],
     "Invalid value for '--id': execution id 'seven' must be a valid UUID": ["--id", "seven", "--workspace", ".", "--", "true"],
     "Invalid value for '--label': \"plain\" is not NAME=VALUE": ["--label", "plain", "--workspace", ".", "--", "true"],

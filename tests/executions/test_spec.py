@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fable_exec.errors import InvalidRequest
+from fable_exec.executions.proofterms import ProofTerms
 from fable_exec.executions.spec import ExecutionSpec
 
 REFUSED: list[tuple[str, dict[str, Any]]] = [
@@ -41,7 +42,9 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("log_bytes", {"log_bytes": -1}),
     ("max_output_bytes", {"max_output_bytes": 1.5}),
     ("restarts", {"restarts": 101}),
-    ("verdict", {"verdict": "proof"}),
+    ("verdict", {"verdict": "nonsense"}),
+    ("engine_dir", {"verdict": "proof", "engine_dir": "a/b"}),
+    ("proof", {"proof": ProofTerms()}),
     ("valid UUID", {"execution_id": "bad"}),
 ]
 

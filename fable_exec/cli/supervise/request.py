@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from fable_exec.cli.supervise.proofs import proof_terms
 from fable_exec.errors import InvalidRequest
 from fable_exec.executions.spec import MAX_SPEC_BYTES, ExecutionSpec
 from fable_exec.policy import BrokerPolicy, read_document
@@ -21,11 +22,15 @@ _FLAGS = {
     "hard_timeout_seconds": "--hard-timeout",
     "idle_timeout_seconds": "--idle-timeout",
     "labels": "--label",
+    "proof": "--proof-...: a proof",
     "restart_delay_seconds": "--restart-delay",
     "restarts": "--restarts",
     "spec_text": "--spec",
     "stop_grace_seconds": "--stop-grace",
 }
+
+
+_OF_PROOFS = ("proof_require", "proof_gpg_key", "proof_jwks", "proof_profile", "attest_key")
 
 
 def specification(
@@ -39,6 +44,7 @@ def specification(
     Raises:
         InvalidRequest, PolicyError: what is wrong, by the flag or the place in the policy's file.
     """
+    flags = {name: members.pop(name) for name in _OF_PROOFS}
     given = {name: value for name, value in members.items() if value is not None}
     with _as_typed():
         return ExecutionSpec(
@@ -46,6 +52,7 @@ def specification(
             workspace=_directory(workspace),
             policy=None if policy_file is None else _policy(policy_file, workspace),
             spec_text=None if spec_file is None else _text_of(spec_file),
+            proof=proof_terms(**flags),
             **given,
         )
 

@@ -14,6 +14,7 @@ from fable_exec.cli.exits import Exit, of_run_failure, of_supervise_failure
 from fable_exec.cli.showing import at_the_door, print_object, say
 from fable_exec.cli.supervise.options import AS_JSON, ROOT, canonical, found_in, pairs
 from fable_exec.cli.supervise.printing import show_execution
+from fable_exec.cli.supervise.proofs import PROOF_GPG_KEYS, PROOF_JWKS, PROOF_PROFILE, PROOF_REQUIRE, SIGNING_KEY
 from fable_exec.cli.supervise.words import how_it_ended
 from fable_exec.errors import Conflict, PolicyError
 from fable_exec.supervisor import Execution, Supervisor
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
     from fable_exec.executions.spec import ExecutionSpec
 
 __all__ = ["start"]
-
-
-def _verdict(_: click.Context, __: click.Parameter, given: str) -> str:
-    if given == "proof":
-        raise click.BadParameter("the verdict 'proof' comes with a later version; this one has 'exit-code'")
-    return given
 
 
 @click.command("start", short_help="Start a job, or find it again.", context_settings={"allow_interspersed_args": False})
@@ -51,9 +46,14 @@ def _verdict(_: click.Context, __: click.Parameter, given: str) -> str:
 @click.option("--restarts", metavar="N", type=int, help="How often it may crash and be started again. [default: 0]")
 @click.option("--restart-delay", "restart_delay_seconds", metavar="SECONDS", type=float, help="The pause before. [default: 1]")
 @click.option(
-    "--verdict", type=click.Choice(["exit-code", "proof"]), default="exit-code", callback=_verdict, help="What success is."
+    "--verdict", type=click.Choice(["exit-code", "proof"]), default="exit-code", help="What success is: status 0, or a proof."
 )
 @click.option("--engine-dir", metavar="DIRECTORY", help="Its own state directory. [default: .fable in the workspace]")
+@PROOF_REQUIRE
+@PROOF_GPG_KEYS
+@PROOF_JWKS
+@PROOF_PROFILE
+@SIGNING_KEY
 @click.option("--policy", "policy_file", metavar="FILE", help="TOML or JSON. [default: its program may write the workspace]")
 @click.option("--label", metavar="NAME=VALUE", multiple=True, callback=pairs, help="Kept with it; may be repeated.")
 @click.option("--env", metavar="NAME=VALUE", multiple=True, callback=pairs, help="Set a variable; may be repeated.")

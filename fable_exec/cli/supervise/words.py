@@ -96,6 +96,9 @@ def details(members: Members) -> Iterator[tuple[str, str]]:
     yield from _told("spec", members["spec"])
     yield from _told("bounds", _bounds(members))
     yield "verdict", members["verdict"]
+    if members["verdict"] == "proof":
+        yield "proof", _proof_document(members["proof"])
+        yield from (("against it", f"{each['reason']}: {each['detail']}") for each in members["proof"]["objections"])
     yield from _told("labels", ", ".join(f"{name}={value}" for name, value in sorted(members["labels"].items())))
     yield "policy", members["policy_digest"]
 
@@ -150,6 +153,12 @@ def _log(members: Members) -> str:
 def _proof(members: Members) -> str:
     found = members["quiescence_proof"]
     return "" if found is None else f"{_PROOFS.get(found, found)} ({found})"
+
+
+def _proof_document(proof: Members) -> str:
+    if not proof["present"]:
+        return "none"
+    return f"{'bound' if proof['bound'] else 'not bound'}, {proof['headline'] or 'no headline'}, {proof['run_id']}"
 
 
 def _left_behind(descendants: Members) -> str:

@@ -1,0 +1,84 @@
+"""What the proof of a job is worth, once nothing of the job is left."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from fable_exec.executions import ExecutionDirectory
+from fable_exec.keeper.requests import KeepRequest
+from fable_exec.keeper.runs import RunOfJob
+from fable_exec.proofbind import Axis, BindingPolicy, DriftCheck, ProofBinding, bind
+from fable_exec.proofbind.signatures import GpgVerifier, JwtVerifier, PinnedKey, SignatureVerifier
+from fable_exec.proofbind.verdict import objections, record_members
+from fable_exec.treedigest import Profile
+
+__all__ = ["ProofVerdict", "attestation_of", "binding_policy", "proof_of", "record_members"]
+
+_TREE_SECONDS = 600.0
+"""A job may leave a file without end."""
+
+
+@attrs.frozen
+class ProofVerdict:
+    """The verdict over a job that was to leave a proof: it is bound, and says that the work was done.
+
+    Args:
+        binding: None where no proof could be looked at.
+    """
+
+    binding: ProofBinding | None
+
+    def holds(self) -> bool:
+        """Whether nothing stands against it."""
+        return self.binding is not None and not objections(self.binding)
+
+
+def proof_of(request: KeepRequest, run: RunOfJob, directory: Path) -> ProofBinding:
+    """The proof of a job of which nothing is left, kept in the execution's `directory`."""
+    assert request.proof is not None
+    run.look()
+    policy = binding_policy(request.proof)
+    place, engine_directory = request.workspace["path"], request.engine_directory
+    return bind(place, engine_directory, directory, baseline_run_id=run.baseline, run_id=run.run_id, policy=policy)
+
+
+def attestation_of(binding: ProofBinding, request: KeepRequest, directory: ExecutionDirectory) -> Callable[[], None] | None:
+    """What attests the execution once its end is recorded; None where it is not bound, or nobody gave a key."""
+    key_file = request.proof and request.proof["signing_key"]
+    if not binding.bound or not key_file:
+        return None
+    assert request.proof is not None
+    looked = attrs.evolve(binding_policy(request.proof).check, engine_directory=request.engine_directory)
+
+    def attest() -> None:
+        from fable_exec.keeper.attesting import write_attestation  # only who has a key needs what signs
+
+        write_attestation(directory, binding, looked, key_file)
+
+    return attest
+
+
+def binding_policy(terms: Mapping[str, Any]) -> BindingPolicy:
+    """What a proof needs, of ProofTerms on the wire.
+
+    Raises:
+        InvalidRequest: `jwks` is no key set.
+        ValueError: a word is none of an Axis or a Profile.
+    """
+    return BindingPolicy(
+        required=frozenset(Axis(word) for word in terms["required"]),
+        verifiers=tuple(_verifiers(terms)),
+        check=DriftCheck(profile=Profile(terms["profile"]), tree_deadline_seconds=_TREE_SECONDS),
+    )
+
+
+def _verifiers(terms: Mapping[str, Any]) -> Iterator[SignatureVerifier]:
+    if terms["gpg_keys"]:
+        yield GpgVerifier(keys=[PinnedKey(public_key=os.fsencode(text)) for text in terms["gpg_keys"]])
+    if terms["jwks"]:
+        yield JwtVerifier.from_jwks(terms["jwks"].encode())
