@@ -38,8 +38,8 @@ FLAGS = {
     "supervise": "start list show logs stop wait recover prune --help",
     "supervise start": (
         "--root --id --workspace --spec --hard-timeout --idle-timeout --stop-grace --restarts --restart-delay --verdict"
-        " --engine-dir --proof-require --proof-gpg-key --proof-jwks --proof-profile --attest-key --policy --label --env --foreground"
-        " --json ARGV --help"
+        " --engine-dir --proof-require --proof-gpg-key --proof-jwks --proof-profile --attest-key --policy --label --env"
+        " --foreground --json ARGV --help"
     ),
     "supervise list": "--root --json --help",
     "supervise show": "--root --json ID --help",
