@@ -40,6 +40,7 @@ __all__ = [
     "decide",
     "decide_input",
     "is_interpreter",
+    "is_whole",
     "words_for_a_shell",
 ]
 
@@ -175,7 +176,7 @@ def decide(
     if isinstance(facts, WriteFacts):
         return _decide_write(unlocked, facts)
     if isinstance(facts, CommandFacts):
-        return _decide_command(policy, unlocked and _whole(facts.unlock_scope), kernel_readonly, facts)
+        return _decide_command(policy, unlocked and is_whole(facts.unlock_scope), kernel_readonly, facts)
     return _OBSERVE
 
 
@@ -276,7 +277,8 @@ def _refused(rule: Rule, message: str) -> Decision:
     return Decision(False, rule, "executable-denied", message)
 
 
-def _whole(scope: UnlockScope | None) -> bool:
+def is_whole(scope: UnlockScope | None) -> bool:
+    """Whether an unlock for `scope` is for the whole workspace, and so for commands, too."""
     return scope is None or () in scope
 
 

@@ -15,14 +15,16 @@ import attrs
 
 from fable_exec._sys.forks import ProcessLock
 from fable_exec.canary import CanaryReport, judge, run_canary
-from fable_exec.confine import FileView, Plan, Support, compile_plan, refuse_unmet
+from fable_exec.confine import Plan, Support, compile_command_plan, holds_read_only, refuse_unmet
 from fable_exec.errors import ConfinementUnavailable, InternalError, PolicyError
 from fable_exec.outcome import Applied, Denial, Outcome, display_line
 from fable_exec.pathguard import Workspace
 from fable_exec.policy import PROTECTIONS, BrokerPolicy, Confinement
 from fable_exec.runner import AsyncRunningCommand, Command, Launchers, Pins, Runner, RunningCommand, WorkspaceIdentity
+from fable_exec.writelock import Unlocked
 
 if TYPE_CHECKING:
+    from fable_exec.assurance.model import Verification
     from fable_exec.laterfiles import Finding, Sentry
 
 __all__ = ["ConfinedCommands"]
@@ -61,6 +63,7 @@ class ConfinedCommands:
         self._enough: set[bool] = set()
         self._proving = ProcessLock()
         self._proved_unlocked: tuple[Applied, ...] = ()
+        self._verification: Verification | None = None
 
     # What holds here.
 
@@ -72,15 +75,21 @@ class ConfinedCommands:
         """
         if self._policy.confinement.mode("workspace_writes") == "off":
             return False
-        return _state(self._sufficient(True).applied, "workspace_writes") == "active"
+        return holds_read_only(self._sufficient(True).applied)
 
     def insist(self, *, read_only: bool) -> None:
         """Prove what holds in this state of the lock, and refuse where that is less than the policy insists on.
 
         Raises:
             ConfinementUnavailable: a strict protection does not hold; it says which, why, and what to do.
+            PolicyError: the policy does not keep what it promises; it says by which path.
         """
         self._sufficient(read_only)
+
+    def covers(self, unlocked: Unlocked | None, *, read_only: bool, interprets: bool) -> bool:
+        """Whether a command that is let through like this starts in a world that was checked. Raises as `insist`."""
+        self._sufficient(read_only)
+        return self._verified().covers(unlocked, read_only=read_only, interprets=interprets)
 
     def applied(self, *, read_only: bool) -> tuple[Applied, ...]:
         """What holds for commands in this state of the lock, after the canary's proof, be it enough or not.
@@ -154,15 +163,7 @@ class ConfinedCommands:
         return self._locked if read_only else self._unlocked
 
     def _plan(self, support: Support, *, writable: bool) -> Plan:
-        policy = self._policy
-        besides = policy.confinement.runtime_write_paths
-        view = FileView(
-            workspace=str(policy.workspace),
-            writable=writable,
-            runtime_paths=(*self._runtime_paths, *(() if writable else besides)),
-            writable_paths=besides if writable else (),
-        )
-        return compile_plan(policy.launch, support, policy.confinement, view, policy.limits, insist=False)
+        return compile_command_plan(self._policy, support, self._runtime_paths, writable=writable, insist=False)
 
     def _pins_hold(self) -> bool:
         """Whether what is pinned stays as it is: pins are mounts."""
@@ -180,8 +181,17 @@ class ConfinedCommands:
         runner = self._proved(read_only)
         if read_only not in self._enough:
             refuse_unmet(runner.applied, self._launchers.support(), self._policy.launch)
+            self._verified().require()
             self._enough.add(read_only)
         return runner
+
+    def _verified(self) -> Verification:
+        """What is proved about the policy itself, with the plans of this host."""
+        if self._verification is None:
+            from fable_exec.assurance.model import verified  # loaded with the first command
+
+            self._verification = verified(self._policy, self._launchers.support(), self._runtime_paths)
+        return self._verification
 
     def _proved(self, read_only: bool) -> Runner:
         """The same once the canary has shown what holds."""
@@ -323,7 +333,3 @@ def _weakness_of(sentry: Sentry) -> str:
     shown = [f"{display_line(each.path)[:_MAX_PATH_CHARACTERS]} {each.detail}" for each in warnings[:_MAX_WARNINGS]]
     more = [f"and {len(warnings) - len(shown)} more"] if len(warnings) > len(shown) else []
     return "; ".join([*([sentry.watching] if sentry.watching else []), *shown, *more])
-
-
-def _state(applied: tuple[Applied, ...], protection: str) -> str:
-    return next((each.state for each in applied if each.protection == protection), "off")

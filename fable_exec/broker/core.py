@@ -34,7 +34,7 @@ from fable_exec.broker.started import StartedCommand
 from fable_exec.calls import BlockingCalls, OnEvent
 from fable_exec.calls.listening import check_blocking_listener, tell
 from fable_exec.decision import INTERPRETERS, UnlockScope
-from fable_exec.errors import BrokerGone, ConfinementUnavailable, FableExecError, InvalidRequest
+from fable_exec.errors import BrokerGone, ConfinementUnavailable, FableExecError, InvalidRequest, PolicyError
 from fable_exec.executables import resolve_executables
 from fable_exec.pathguard import Workspace, WorkspacePath
 from fable_exec.policy import BrokerPolicy
@@ -111,7 +111,7 @@ class ExecutionBroker(BlockingCalls):
             undo.pop_all()
         self._lock = WriteLock(policy.write_token_digest, clock)
         self._paths = DoorPaths(self._workspace, policy.paths)
-        gate = Gate(policy, self._lock, self._confined.holds_read_only, self._arguments)
+        gate = Gate(policy, self._lock, self._confined, self._arguments)
         environment = base_environment(policy, self._executables.path, os.environ)
         later = LaterDoor(policy, self._workspace, self._confined.sentry)
         self._files = FileWork(policy, self._workspace, self._paths, gate, later)
@@ -336,7 +336,9 @@ class ExecutionBroker(BlockingCalls):
             if decided.decision.allowed:
                 self._confined.insist(read_only=decided.decision.read_only)
         except ConfinementUnavailable as error:
-            return Foreseen.unconfined(error, read_only=not self.writes_enabled)
+            return Foreseen.refused("confinement", error, read_only=not self.writes_enabled)
+        except PolicyError as error:
+            return Foreseen.refused("assurance", error, read_only=not self.writes_enabled)
         return Foreseen.of(decided.decision, decided.arguments)
 
     # End

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from fable_exec.decision import ArgumentFacts, Decision
-from fable_exec.errors import ConfinementUnavailable
+from fable_exec.errors import FableExecError
 from fable_exec.outcome import Applied
 
 __all__ = ["Explanation", "Foreseen"]
@@ -37,16 +37,16 @@ class Foreseen:
         )
 
     @classmethod
-    def unconfined(cls, error: ConfinementUnavailable, *, read_only: bool) -> Foreseen:
+    def refused(cls, rule: str, error: FableExecError, *, read_only: bool) -> Foreseen:
         """The refusal of everything that would be run."""
-        return cls(allowed=False, rule="confinement", code=error.code, message=str(error), read_only=read_only)
+        return cls(allowed=False, rule=rule, code=error.code, message=str(error), read_only=read_only)
 
 
 @attrs.frozen(kw_only=True)
 class Explanation:
     """Args:
     allowed, rule, code, message: the decision of now, which changes with the write lock; or the rule "confinement" and
-        its refusal where less holds than the policy insists on.
+        its refusal where less holds than the policy insists on, or "assurance" where the policy does not keep what it promises.
     executable, argv0: the file that would be executed, and what it would see as its name; None when none is listed.
     argument_rule, argument_reason: which argument rule judged the command line, and why not; empty when none was asked, or fine.
     cwd: the working directory below the workspace.

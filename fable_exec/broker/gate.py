@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fable_exec.broker.arguments import ArgumentJudge
+from fable_exec.broker.confined import ConfinedCommands
 from fable_exec.broker.recording import Operation
-from fable_exec.decision import ArgumentFacts, CommandFacts, Decision, ObserveFacts, WriteFacts, asks_for_arguments, decide
+from fable_exec.decision import (
+    ArgumentFacts,
+    CommandFacts,
+    Decision,
+    ObserveFacts,
+    WriteFacts,
+    asks_for_arguments,
+    decide,
+    is_interpreter,
+)
+from fable_exec.errors import InternalError
 from fable_exec.executables import Executable, is_unchanged
 from fable_exec.pathguard import WorkspacePath
 from fable_exec.policy import BrokerPolicy
-from fable_exec.writelock import WriteLock
+from fable_exec.writelock import Unlocked, WriteLock
 
 __all__ = ["Gate"]
 
@@ -20,17 +31,15 @@ class Gate:
     """Every request passes here before anything is done.
 
     Args:
-        holds_read_only: whether commands can be held to reading by the kernel; asked only when it matters. It raises
-            ConfinementUnavailable where less holds than the policy insists on.
+        confined: says whether commands can be held to reading by the kernel, where that matters, and whether what is let through
+            was checked. It raises ConfinementUnavailable where less holds than the policy insists on.
         arguments: judges command lines; asked only when it matters.
     """
 
-    def __init__(
-        self, policy: BrokerPolicy, lock: WriteLock, holds_read_only: Callable[[], bool], arguments: ArgumentJudge
-    ) -> None:
+    def __init__(self, policy: BrokerPolicy, lock: WriteLock, confined: ConfinedCommands, arguments: ArgumentJudge) -> None:
         self._policy = policy
         self._lock = lock
-        self._holds_read_only = holds_read_only
+        self._confined = confined
         self._arguments = arguments
         self._decided_unlocked: set[bool] = set()
 
@@ -56,11 +65,12 @@ class Gate:
             missing: why a listed name means no executable here, in words; "" for one that is not listed.
 
         Raises:
-            ConfinementUnavailable: it is listed and writes are locked, and a strict protection does not hold.
+            ConfinementUnavailable: it is listed, and a strict protection does not hold.
+            PolicyError: it would be let through, and the policy does not keep what it promises.
         """
         unlocked = self._lock.unlocked()
         whole = unlocked is not None and unlocked.scope is None
-        held = executable is not None and not whole and self._holds_read_only()
+        held = executable is not None and not whole and self._confined.holds_read_only()
         arguments = None
         if executable is not None and asks_for_arguments(self._policy, whole, held):
             arguments = self._arguments.judge(argv, executable, cwd.components)
@@ -74,9 +84,18 @@ class Gate:
             unlock_scope=None if unlocked is None else unlocked.scope,
             arguments=arguments,
         )
+        decision = decide(self._policy, unlocked is not None, held, facts)
+        if decision.allowed:
+            self._require_checked(unlocked, decision, facts)
         if executable is not None:
             self._decided_unlocked.add(whole)
-        return decide(self._policy, unlocked is not None, held, facts), arguments
+        return decision, arguments
+
+    def _require_checked(self, unlocked: Unlocked | None, decision: Decision, facts: CommandFacts) -> None:
+        """What is let through is a world that the assurance has gone through; anything else is a defect, and runs nothing."""
+        interprets = is_interpreter(facts.name) or is_interpreter(facts.resolved_name)
+        if not self._confined.covers(unlocked, read_only=decision.read_only, interprets=interprets):
+            raise InternalError("a command was let through in a way that no check has covered")
 
     def is_quick(self) -> bool:
         """Whether `command` takes microseconds now; the first in each state of the lock may prove a launcher and build rules."""

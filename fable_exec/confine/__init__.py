@@ -5,8 +5,8 @@ Deciding is pure and happens here; performing happens in the launcher program.
 
 from __future__ import annotations
 
-from fable_exec.confine.applied import applied_for, refuse_unmet
-from fable_exec.confine.compiling import choose_mode, compile_kept_plan, compile_plan
+from fable_exec.confine.applied import applied_for, holds_read_only, refuse_unmet
+from fable_exec.confine.compiling import choose_mode, compile_command_plan, compile_kept_plan, compile_plan
 from fable_exec.confine.plan import LaunchMode, Plan, Step
 from fable_exec.confine.probing import probe_host
 from fable_exec.confine.support import Support
@@ -20,8 +20,10 @@ __all__ = [
     "Support",
     "applied_for",
     "choose_mode",
+    "compile_command_plan",
     "compile_kept_plan",
     "compile_plan",
+    "holds_read_only",
     "probe_host",
     "refuse_unmet",
 ]

@@ -20,7 +20,7 @@ from fable_exec.outcome import Applied
 from fable_exec.policy.confinement import PROTECTIONS, Confinement
 from fable_exec.policy.values import Limits
 
-__all__ = ["State", "applied_for", "refuse_unmet"]
+__all__ = ["State", "applied_for", "holds_read_only", "refuse_unmet"]
 
 
 @attrs.frozen
@@ -45,6 +45,11 @@ def applied_for(
         for name in PROTECTIONS
         if confinement.mode(name) != "off"
     )
+
+
+def holds_read_only(applied: Iterable[Applied]) -> bool:
+    """Whether the kernel keeps the workspace as it is for the whole tree of a command."""
+    return any(each.protection == "workspace_writes" and each.state == "active" for each in applied)
 
 
 def refuse_unmet(applied: Iterable[Applied], support: Support, launch: LaunchMode) -> None:

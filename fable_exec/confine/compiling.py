@@ -11,9 +11,9 @@ from fable_exec.confine.support import Support, explain_errno
 from fable_exec.confine.view import COMMAND_HOME, FileView
 from fable_exec.errors import ConfinementUnavailable
 from fable_exec.policy.confinement import Confinement
-from fable_exec.policy.values import Limits
+from fable_exec.policy.values import BrokerPolicy, Limits
 
-__all__ = ["choose_mode", "compile_kept_plan", "compile_plan"]
+__all__ = ["choose_mode", "compile_command_plan", "compile_kept_plan", "compile_plan"]
 
 _COMMAND_UMASK = 0o022
 _HOST_NAME = "fable-exec"
@@ -60,6 +60,25 @@ def compile_plan(
     """
     mode = choose_mode(launch, support)
     return _plan(mode, launch, support, confinement, view, limits or Limits(), insist=insist, observes=True)
+
+
+def compile_command_plan(
+    policy: BrokerPolicy, support: Support, runtime_paths: tuple[str, ...], *, writable: bool, insist: bool = True
+) -> Plan:
+    """How a broker under `policy` launches commands in one state of its write lock.
+
+    Args:
+        runtime_paths: what commands may read and execute besides the system directories.
+        writable: writes are unlocked. insist: see `compile_plan`, which says what is raised, too.
+    """
+    besides = policy.confinement.runtime_write_paths
+    view = FileView(
+        workspace=str(policy.workspace),
+        writable=writable,
+        runtime_paths=(*runtime_paths, *(() if writable else besides)),
+        writable_paths=besides if writable else (),
+    )
+    return compile_plan(policy.launch, support, policy.confinement, view, policy.limits, insist=insist)
 
 
 def compile_kept_plan(

@@ -148,8 +148,8 @@ class _Rules:
                 yield "it goes on", attrs.evolve(world, phase=Phase.RUNNING)
             case Phase.RUNNING:
                 yield "it ends by itself", idle
-                yield from self._input(world)
                 yield self._time_passes(world)
+                yield from self._input(world)
             case Phase.FED:
                 yield "it ends by itself", idle
                 yield self._time_passes(world)
@@ -231,7 +231,7 @@ class _Rules:
             yield "writes_locked"
         else:
             yield "unlocked"
-            if not lock.is_whole:
+            if not lock.opens_all:
                 yield "unlocked_for_paths"
         if lock.authenticated:
             yield "admin_authenticated"

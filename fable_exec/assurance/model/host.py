@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from fable_exec.assurance.model.reach import BlastRadius, blast_radius
-from fable_exec.confine import FileView, Plan, Support, compile_plan
+from fable_exec.confine import Plan, Support, compile_command_plan, holds_read_only
 from fable_exec.errors import ConfinementUnavailable
 from fable_exec.policy import BrokerPolicy
 
@@ -13,11 +13,16 @@ __all__ = ["Host"]
 
 
 class Host:
-    """One policy on one host. Plans are compiled when they are first asked for."""
+    """One policy on one host. Plans are compiled when they are first asked for.
 
-    def __init__(self, policy: BrokerPolicy, support: Support) -> None:
+    Args:
+        runtime_paths: what commands may read and execute besides the system directories and what the policy lists.
+    """
+
+    def __init__(self, policy: BrokerPolicy, support: Support, runtime_paths: tuple[str, ...] = ()) -> None:
         self.policy = policy
         self._support = support
+        self._runtime_paths = runtime_paths
 
     def plan(self, *, read_only: bool) -> Plan:
         """The plan of commands that are held to reading, or of those that are not.
@@ -41,7 +46,7 @@ class Host:
 
     def holds_read_only(self) -> bool:
         """Whether the plan claims that the kernel keeps the workspace as it is. Raises as `plan`."""
-        return any(each.protection == "workspace_writes" and each.state == "active" for each in self._locked.applied)
+        return holds_read_only(self._locked.applied)
 
     def state_of(self, protection: str) -> str:
         """The worst state that the plans claim for a protection: "active", "degraded" or "unavailable"; "off" where none does."""
@@ -66,6 +71,5 @@ class Host:
         return blast_radius(self._unlocked)
 
     def _compiled(self, *, writable: bool) -> Plan:
-        policy, confinement = self.policy, self.policy.confinement
-        view = FileView(workspace=str(policy.workspace), writable=writable, runtime_paths=confinement.runtime_read_paths)
-        return compile_plan(policy.launch, self._support, confinement, view, policy.limits)
+        readable = (*self._runtime_paths, *self.policy.confinement.runtime_read_paths)
+        return compile_command_plan(self.policy, self._support, readable, writable=writable)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
+from fable_exec.decision import is_whole
 from fable_exec.errors import FableExecError
 from fable_exec.policy import BrokerPolicy
 from fable_exec.writelock import Unlocked, WriteLock
@@ -28,8 +29,13 @@ class LockWorld:
 
     @property
     def is_whole(self) -> bool:
-        """Whether commands count as unlocked, as the gate asks it."""
+        """Whether it is for no paths in particular, as the gate asks it."""
         return self.unlocked is not None and self.unlocked.scope is None
+
+    @property
+    def opens_all(self) -> bool:
+        """Whether it is for the whole workspace, in whatever words."""
+        return self.unlocked is not None and is_whole(self.unlocked.scope)
 
 
 class _Clock:
@@ -56,6 +62,7 @@ LOCK_EVENTS = (
     LockEvent("the right token unlocks", lambda lock, _: lock.unlock(_TOKEN), token=True),
     LockEvent("the right token unlocks for a time", lambda lock, _: lock.unlock(_TOKEN, _SOME_SECONDS), token=True),
     LockEvent("the right token unlocks some paths", lambda lock, _: lock.unlock(_TOKEN, scope=SCOPE), token=True),
+    LockEvent("the right token unlocks all paths", lambda lock, _: lock.unlock(_TOKEN, scope=((),)), token=True),
     LockEvent("a wrong token is tried", lambda lock, _: lock.unlock(_OTHER_TOKEN)),
     LockEvent("no token is given", lambda lock, _: lock.unlock("")),
     LockEvent("writes are locked", lambda lock, _: lock.lock()),

@@ -59,7 +59,7 @@ class Way:
     mechanism: str
     asset: Asset
     protection: str
-    """The protection that claims to cut it; "" where the policy opens it."""
+    """The protection that claims to cut it; "" where none does."""
     layers: tuple[Layer, ...]
 
     @property
@@ -250,6 +250,12 @@ _WAYS: tuple[_Row, ...] = (
         Asset.HOST_METADATA,
         "host_metadata",
         {Layer.MOUNTS: lambda of: of.mounts_keep(_SYSTEM_FILE), Layer.SECCOMP: _REFUSES_METADATA},
+    ),
+    _Row(
+        "see names and sizes",
+        Asset.HOST_METADATA,
+        "",
+        {Layer.MOUNTS: lambda of: of.mounts_hide(_SOMEBODYS_FILE)},
     ),
     _Row(
         "read a user's key",

@@ -19,6 +19,7 @@ from fable_exec.assurance.model.host import Host
 from fable_exec.assurance.model.reach import insisted_ways
 from fable_exec.assurance.model.supervisors import explore_supervisor
 from fable_exec.confine import Support
+from fable_exec.decision import is_whole
 from fable_exec.errors import PolicyError
 from fable_exec.policy import BrokerPolicy
 from fable_exec.writelock import Unlocked
@@ -202,7 +203,7 @@ class Verification:
 def _kind_of(unlocked: Unlocked | None) -> str:
     if unlocked is None:
         return "locked"
-    return "whole" if unlocked.scope is None else "paths"
+    return "whole" if is_whole(unlocked.scope) else "paths"
 
 
 def _told(finding: Finding) -> str:
@@ -216,26 +217,30 @@ class _Asked:
 
     digest: str
     support: Support
+    runtime_paths: tuple[str, ...]
     policy: BrokerPolicy = attrs.field(eq=False)
 
 
 @functools.lru_cache(maxsize=16)
 def _answered(asked: _Asked) -> Verification:
-    return verify_policy(asked.policy, asked.support)
+    return verify_policy(asked.policy, asked.support, asked.runtime_paths)
 
 
-def verified(policy: BrokerPolicy, support: Support) -> Verification:
+def verified(policy: BrokerPolicy, support: Support, runtime_paths: tuple[str, ...] = ()) -> Verification:
     """As `verify_policy`, kept by the policy's digest and the host: the second time costs a microsecond."""
-    return _answered(_Asked(policy.digest, support, policy))
+    return _answered(_Asked(policy.digest, support, runtime_paths, policy))
 
 
-def verify_policy(policy: BrokerPolicy, support: Support) -> Verification:
+def verify_policy(policy: BrokerPolicy, support: Support, runtime_paths: tuple[str, ...] = ()) -> Verification:
     """Check the built-in invariants and the policy's own formulas for a broker under `policy` on a host with `support`.
+
+    Args:
+        runtime_paths: what commands may read and execute besides the system directories and what the policy lists.
 
     Raises:
         ConfinementUnavailable: the policy asks for a launch mode that the host does not have.
     """
-    host = Host(policy, support)
+    host = Host(policy, support, runtime_paths)
     model = explore_broker(host)
     built_in = (_finding(model, each, _why_not_claimed(each, host)) for each in BROKER_INVARIANTS)
     own = [_of_policy(index, formula) for index, formula in enumerate(policy.assurance.formulas)]
