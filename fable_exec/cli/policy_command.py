@@ -12,6 +12,8 @@ import click
 from fable_exec.broker.absent import absent_here, absent_programs
 from fable_exec.broker.arguments import ArgumentJudge
 from fable_exec.cli.exits import Exit
+from fable_exec.cli.policy_explaining import explain
+from fable_exec.cli.policy_verifying import verify
 from fable_exec.cli.showing import at_the_door, print_object, print_text, say
 from fable_exec.errors import PolicyError
 from fable_exec.executables import resolve_executables
@@ -26,7 +28,7 @@ _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one objec
 
 @click.group("policy")
 def command() -> None:
-    """Check policy files, show them whole, print their schema."""
+    """Check policy files, prove what they promise, explain what they decide, show them whole, print their schema."""
 
 
 @command.command("check")
@@ -114,3 +116,7 @@ def schema() -> int:
         return Exit.OK
 
     return at_the_door(act, as_json=False)
+
+
+command.add_command(verify)
+command.add_command(explain)
