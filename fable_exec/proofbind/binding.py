@@ -185,7 +185,7 @@ def bind(
         with contextlib.ExitStack() as stack:
             held = workspace if isinstance(workspace, Workspace) else stack.enter_context(Workspace.open(workspace))
             run_id = run_id or read_run_id(held, engine_directory)
-            return _Binding(held, snapshot_directory, run_id, baseline_run_id, policy).binding()
+            return _Binding(held, snapshot_directory, run_id, baseline_run_id.strip(), policy).binding()
     except FableExecError as error:
         return _without_document(run_id, unchecked(Axis.DOCUMENT, "no-workspace", f"the workspace cannot be read: {error}"))
 

@@ -101,6 +101,8 @@ def check_drift(document: ProofDocument, workspace: Workspace | str | os.PathLik
             return _compared_tree(document, held, check, _compared_diff(document, held, check))
     except FableExecError as error:
         return unchecked_drift(document, "no-workspace", f"the workspace cannot be opened: {error}")
+    except Exception as error:  # a door: what was not foreseen is no agreement, and no way to end the host
+        return unchecked_drift(document, "defect", f"a defect of fable_exec kept it from being looked at: {error!r}")
 
 
 def unchecked_drift(document: ProofDocument, why: str, detail: str) -> Drift:

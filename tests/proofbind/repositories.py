@@ -20,23 +20,26 @@ _ENVIRONMENT = {
 }  # fmt: skip
 
 
-def git(repository: Path, *arguments: str, may_differ: bool = False, **environment: str) -> bytes:
+def git(repository: Path, *arguments: str, may_differ: bool = False, given: bytes = b"", **environment: str) -> bytes:
     finished = subprocess.run(
-        ["git", "-C", str(repository), *arguments], env={**_ENVIRONMENT, **environment}, capture_output=True, umask=0o022
-    )
+        ["git", "-C", str(repository), *arguments],
+        env={**_ENVIRONMENT, **environment}, input=given, capture_output=True, umask=0o022,
+    )  # fmt: skip
     assert finished.returncode in ((0, 1) if may_differ else (0,)), (arguments, finished.stderr)
     return finished.stdout
 
 
 def new_repository(directory: Path, *options: str) -> Path:
     directory.mkdir(parents=True)
-    git(directory, "init", "-q", "-b", "main", *options)
+    git(directory, "init", "-q", "-b", "main", "--template=", *options)
+    for name in ("info", "hooks"):
+        (directory / ".git" / name).mkdir()
     return directory
 
 
 def commit_all(repository: Path, message: str = "all", **environment: str) -> str:
     git(repository, "add", "-A", "-f")
-    git(repository, "commit", "-q", "--allow-empty", "-m", message, may_differ=False, **environment)
+    git(repository, "commit", "-q", "--allow-empty", "-m", message, may_differ=False, given=b"", **environment)
     return head_of(repository)
 
 

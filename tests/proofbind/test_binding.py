@@ -196,6 +196,7 @@ def test_the_run_that_was_there_before_is_not_this_one(run: Run) -> None:
         baseline = read_run_id(workspace, ENGINE)
     binding = run.bound(baseline_run_id=baseline)
     assert (baseline, binding.reasons, binding.snapshotted) == (RUN_ID, ("freshness-stale",), True)
+    assert run.bound(baseline_run_id=f"{baseline}\n").reasons == ("freshness-stale",)
     run.proof.unlink()
     assert run.bound(baseline_run_id=baseline).reasons == ("document-absent", "freshness-stale")
 
@@ -273,11 +274,15 @@ def test_a_document_that_cannot_be_read_is_kept_all_the_same(raw: bytes, run: Ru
     assert binding.reason.startswith("document-")
 
 
-@given(raw=st.binary(max_size=200) | st.builds(lambda at, byte: at, st.just(b"{}"), st.none()))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_bytes_bind_or_raise(raw: bytes, run: Run) -> None:
-    run.leaves(raw)
-    assert not run.bound().bound
+@given(cut=st.integers(0, 6000), put=st.binary(min_size=1, max_size=20))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+def test_no_other_bytes_bind_and_none_raise(cut: int, put: bytes, run: Run) -> None:
+    raw = bytearray((PROOFS / "valid_verified.proof.json").read_bytes())
+    raw[cut : cut + len(put)] = put
+    run.leaves(bytes(raw))
+    binding = run.bound()
+    assert always_there(binding)["document_sha256"] == hashlib.sha256(raw).hexdigest()
+    assert not binding.bound or json.loads(raw) == VALID
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in PROOFS.glob("facts_*.proof.json")))

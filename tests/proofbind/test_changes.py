@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import random
 import shutil
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fable_exec.pathguard import Workspace
 from fable_exec.proofbind.changes import CannotTell, diff_stat
+from fable_exec.proofbind.changes.bases import Blob
+from fable_exec.proofbind.changes.copies import _index_bytes
 from fable_exec.proofbind.changes.objects import open_objects
 from tests.proofbind.repositories import asked_of_git, commit_all, git, head_of, new_repository
 
@@ -35,14 +38,19 @@ def why_not(repository: Path, base: str, **options: Any) -> str:
     return told.value.why
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    made = new_repository(tmp_path / "repository")
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = new_repository(tmp_path_factory.mktemp("original") / "repository")
     (made / "d").mkdir()
     (made / "a").write_text("1\n2\n3\n")
     (made / "d/b").write_text("x\n")
     commit_all(made)
     return made
+
+
+@pytest.fixture
+def repository(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "repository"))
 
 
 # The numbers
@@ -523,6 +531,77 @@ def test_a_directory_that_cannot_be_listed_hides_nothing(repository: Path) -> No
         (repository / "d").chmod(0o700)
 
 
+# Hostile repositories
+
+
+def _write_index(repository: Path, blobs: dict[str, Blob]) -> None:
+    (repository / ".git/index").write_bytes(_index_bytes(blobs, "sha1"))
+
+
+@pytest.mark.parametrize("path", ["../../outside/.gitattributes", "/{outside}/.gitattributes", "d/../../x", "a//b", "./a", ""])
+def test_an_index_that_names_a_path_elsewhere_writes_nothing_there(path: str, repository: Path, tmp_path: Path) -> None:
+    base = head_of(repository)
+    (tmp_path / "outside").mkdir()
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    oid = git(repository, "rev-parse", "HEAD:a").decode().strip()
+    _write_index(repository, {path.format(outside=tmp_path / "outside"): Blob(0o100644, oid)})
+    assert why_not(repository, base, scratch=scratch) == "repository-unreadable"
+    assert (list((tmp_path / "outside").iterdir()), list(scratch.iterdir())) == ([], [])
+
+
+def test_what_lies_below_a_link_of_the_tree_is_not_copied_through_it(repository: Path, tmp_path: Path) -> None:
+    (repository / "d/.gitattributes").write_text("b -diff\n")
+    base = commit_all(repository)
+    (tmp_path / "outside").mkdir()
+    shutil.rmtree(repository / "d")
+    (repository / "d").symlink_to(tmp_path / "outside")
+    found = numbers(repository, base)
+    assert [each["path"] for each in found["files"]] == ["d", "d/.gitattributes", "d/b"]
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+@given(data=st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
+def test_an_index_of_any_content_is_answered(data: st.DataObject, repository: Path) -> None:
+    base = head_of(repository)
+    whole = (repository / ".git/index").read_bytes()
+    content = bytearray(whole[:-20])
+    for _ in range(data.draw(st.integers(1, 6))):
+        content[data.draw(st.integers(12, len(content) - 1))] = data.draw(st.integers(0, 255))
+    (repository / ".git/index").write_bytes(content + hashlib.sha1(content, usedforsecurity=False).digest())
+    try:
+        numbers(repository, base)
+    except CannotTell as reason:
+        assert reason.why
+    finally:
+        (repository / ".git/index").write_bytes(whole)
+
+
+def test_a_tree_that_names_itself_large_is_bounded(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty levels of a few objects are a billion paths."""
+    monkeypatch.setattr("fable_exec.proofbind.changes.bases._MAX_PATHS", 2000)
+    tree = git(repository, "rev-parse", "HEAD:d").decode().strip()
+    for _ in range(30):
+        rows = "".join(f"040000 tree {tree}\t{name}\n" for name in "xy")
+        tree = git(repository, "mktree", given=rows.encode()).decode().strip()
+    assert why_not(repository, tree) == "too-large"
+
+
+@pytest.mark.parametrize("broken", ["diff", "check-ignore", "check-attr"])
+def test_a_git_that_is_cut_off_is_not_believed_whatever_its_status(broken: str, repository: Path, tmp_path: Path) -> None:
+    """A host that ignores SIGCHLD sees 0 of every child."""
+    base = head_of(repository)
+    (repository / "a").write_text("1\n")
+    (repository / "new").write_text("1\n")
+    (repository / ".gitignore").write_text("*.log\n")
+    (repository / ".gitattributes").write_text("*.x -diff\n")
+    script = tmp_path / "git"
+    script.write_text(f'#!/bin/sh\ncase "$2" in {broken}) git "$@" | head -c 12; exit 0;; esac\nexec git "$@"\n')
+    script.chmod(0o755)
+    assert why_not(repository, base, git=str(script)) == "git-failed"
+
+
 # The object store
 
 
@@ -566,11 +645,12 @@ def test_a_damaged_store_gives_the_right_object_or_none(store: tuple[Path, list[
     original.chmod(0o600)
     original.write_bytes(content)
     try:
-        for oid in oids:
-            try:
-                assert _read_all(directory, [oid]) == {oid: whole[oid]}
-            except CannotTell as reason:
-                assert reason.why in ("objects-damaged", "object-missing", "too-large")
+        with Workspace.open(directory) as workspace, open_objects(workspace, ()) as objects:
+            for oid in oids:
+                try:
+                    assert objects.read(oid) == whole[oid]
+                except CannotTell as reason:
+                    assert reason.why in ("objects-damaged", "object-missing", "too-large")
     finally:
         original.write_bytes(kept)
 

@@ -200,6 +200,14 @@ def test_no_program_of_the_workspace_is_run_for_a_verdict(copied: Path, tmp_path
     assert (tmp_path / "mark").exists()  # as it would have been
 
 
+def test_what_nobody_foresaw_is_no_agreement_and_ends_nobody(fixture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def defective(*_: Any, **__: Any) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr("fable_exec.proofbind.drift.diff_stat", defective)
+    assert checked({}, fixture).reasons == ("diff-defect", "tree-defect")
+
+
 def test_nothing_is_left_behind(fixture: Path, tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()

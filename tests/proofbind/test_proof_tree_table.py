@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fable_exec.proofbind import Axis
+from tools import proof_table
 from tools import proof_tree_table as tool
 
 pytestmark = [pytest.mark.requires_ability("git"), pytest.mark.requires_ability("gpg")]
@@ -24,10 +25,10 @@ ROOM = tool.PAGE.parents[2] / "fable_exec/proofbind"
 
 
 def test_every_vector_is_in_the_table_and_nothing_else() -> None:
-    assert list(ROWS) == tool.proof_table.names()
+    assert list(ROWS) == proof_table.names()
 
 
-@pytest.mark.parametrize("name", tool.proof_table.names())
+@pytest.mark.parametrize("name", proof_table.names())
 def test_the_row_of_a_vector_is_what_is_answered_and_each_difference_has_a_rule(name: str) -> None:
     assert ROWS[name] == tool.row(name), "write the table again with `python tools/proof_tree_table.py`"
     assert all(tool.explained(name).values()), tool.explained(name)
@@ -45,32 +46,30 @@ def test_every_rule_is_used_and_said_on_the_page_and_no_other() -> None:
     assert known <= used
 
 
-def _calls(path: Path) -> Iterator[tuple[str, list[ast.expr]]]:
+def _calls(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Of each call with two arguments or more its name, the attribute that is the first, and the text that is first or second."""
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call):
-            yield getattr(node.func, "id", ""), node.args
+        if isinstance(node, ast.Call) and len(node.args) > 1:
+            first, second = node.args[:2]
+            of_texts = [str(each.value) for each in (first, second) if isinstance(each, ast.Constant)]
+            yield getattr(node.func, "id", ""), first.attr if isinstance(first, ast.Attribute) else "", "".join(of_texts[:1])
 
 
 def _reasons_in_code() -> set[str]:
     """Of the axes that a document alone does not have."""
-    found = set()
+    found = {f"tree-unstable-{why}" for why in ("changed", "writer", "unproven")}
     for module in ("drift.py", "binding.py"):
-        for name, arguments in _calls(ROOM / module):
-            if (
-                name in ("failed", "unchecked")
-                and isinstance(arguments[0], ast.Attribute)
-                and isinstance(arguments[1], ast.Constant)
-            ):
-                found.add(f"{Axis[arguments[0].attr].value.replace('_', '-')}-{arguments[1].value}")
-            if name == "unchecked_drift" and isinstance(arguments[1], ast.Constant) and arguments[1].value != "not-asked":
-                found |= {f"{axis}-{arguments[1].value}" for axis in ("diff", "tree")}
-    return found | {f"tree-unstable-{why}" for why in ("changed", "writer", "unproven")}
+        for name, axis, why in _calls(ROOM / module):
+            if name in ("failed", "unchecked") and axis and why:
+                found.add(f"{Axis[axis].value.replace('_', '-')}-{why}")
+            if name == "unchecked_drift" and why != "not-asked":
+                found |= {f"{each}-{why}" for each in ("diff", "tree")}
+    return found
 
 
 def _reasons_of_changes() -> set[str]:
     paths = [ROOM / "drift.py", *(ROOM / "changes").glob("*.py")]
-    calls = [arguments for path in paths for name, arguments in _calls(path) if name == "CannotTell"]
-    return {f"diff-{arguments[0].value}" for arguments in calls if isinstance(arguments[0], ast.Constant)}
+    return {f"diff-{why}" for path in paths for name, _, why in _calls(path) if name == "CannotTell"}
 
 
 def test_the_page_lists_every_reason_and_no_other() -> None:

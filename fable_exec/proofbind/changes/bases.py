@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from fable_exec.proofbind.changes.objects import ObjectStore
 from fable_exec.proofbind.changes.values import CannotTell, Deadline
 
-__all__ = ["Blob", "file_mode", "is_object_id", "listing"]
+__all__ = ["Blob", "file_mode", "is_below", "is_object_id", "listing"]
 
 _MAX_TAGS = 8
-_MAX_PATHS = 2_000_000
-_MAX_PATH_BYTES = 4096
+_MAX_PATHS = 1_000_000
+_MAX_CHARACTERS = 128 << 20
+_MAX_PATH_CHARACTERS = 4096
 _OBJECT_ID = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
 _POINTER = {"commit": "tree", "tag": "object"}
 _DIRECTORY = 0o40000
@@ -39,21 +41,26 @@ def listing(store: ObjectStore, oid: str, deadline: Deadline) -> dict[str, Blob]
         CannotTell: as `ObjectStore.read`; `base-missing` where `oid` itself is not there; `deadline`.
     """
     found: dict[str, Blob] = {}
-    waiting = [("", _tree_of(store, oid))]
-    seen = 0
+    waiting = [("", "")]  # opened one at a time: a tree can name another that is large many times
+    paths = characters = 0
     while waiting:
         prefix, tree = waiting.pop()
         deadline.left()
-        for mode, name, child in _entries(tree, len(oid) // 2):
+        for mode, name, child in _entries(_expect(store, tree, "tree") if tree else _tree_of(store, oid), len(oid) // 2):
             path = prefix + name
-            seen += 1
-            if seen > _MAX_PATHS or len(path) > _MAX_PATH_BYTES:
+            paths, characters = paths + 1, characters + len(path)
+            if paths > _MAX_PATHS or characters > _MAX_CHARACTERS or len(path) > _MAX_PATH_CHARACTERS:
                 raise CannotTell("too-large", "the base has more, or longer, paths than are looked at")
             if mode == _DIRECTORY:
-                waiting.append((f"{path}/", _expect(store, child, "tree")))
+                waiting.append((f"{path}/", child))
             else:
                 found[path] = Blob(mode, child)
     return found
+
+
+def is_below(path: str) -> bool:
+    """Whether it is a path of single names: one that leads nowhere but down."""
+    return all(name not in ("", ".", "..") for name in path.split("/")) and "\0" not in path
 
 
 def _tree_of(store: ObjectStore, oid: str) -> bytes:
@@ -81,18 +88,16 @@ def _expect(store: ObjectStore, oid: str, kind: str) -> bytes:
     return data
 
 
-def _entries(tree: bytes, oid_bytes: int) -> list[tuple[int, str, str]]:
-    entries: list[tuple[int, str, str]] = []
+def _entries(tree: bytes, oid_bytes: int) -> Iterator[tuple[int, str, str]]:
     position = 0
     while position < len(tree):
         end = tree.find(b"\0", position)
         mode, _, raw = tree[position:end].partition(b" ")
         position = end + 1 + oid_bytes
         name = raw.decode("utf-8", "surrogateescape")
-        if end < 0 or position > len(tree) or not re.fullmatch(rb"[0-7]{5,6}", mode) or name in ("", ".", "..") or "/" in name:
+        if end < 0 or position > len(tree) or not re.fullmatch(rb"[0-7]{5,6}", mode) or not is_below(name) or "/" in name:
             raise CannotTell("objects-damaged", "a tree of the base is not of its form")
-        entries.append((_canonical(int(mode, 8)), name, tree[end + 1 : position].hex()))
-    return entries
+        yield _canonical(int(mode, 8)), name, tree[end + 1 : position].hex()
 
 
 def _canonical(mode: int) -> int:

@@ -15,14 +15,16 @@ import struct
 import subprocess
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from fable_exec.proofbind.changes.bases import Blob
-from fable_exec.proofbind.changes.contents import LINK_MODE
+from fable_exec.errors import InternalError
+from fable_exec.proofbind.changes.bases import Blob, is_below
+from fable_exec.proofbind.changes.contents import LINK_MODE, git_name
 from fable_exec.proofbind.changes.values import CannotTell, Deadline
 
 __all__ = ["Copies", "git_copies"]
 
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PATH = "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin"
 """Where git is looked for: not in the PATH of the caller, which may lead into a workspace."""
 _CONFIGURATION = """[core]
@@ -51,6 +53,8 @@ _CONFIGURATION = """[core]
 """
 _SHA256_CONFIGURATION = "[extensions]\n\tobjectFormat = sha256\n"
 _DIFF = ("diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "--no-color")
+_LAST = "\U0010ffff" * 60
+"""A name that sorts behind all others."""
 _IGNORES = ("check-ignore", "--stdin", "-z", "--verbose", "--non-matching", "--no-index")
 _ATTRIBUTES = ("check-attr", "--stdin", "-z")
 
@@ -66,21 +70,30 @@ class Copies:
         self._deadline = deadline
         self._git = git
         self._index: dict[str, Blob] = {}
+        self._links: dict[str, bytes] = {}
 
     def put(self, path: str, mode: int, data: bytes) -> None:
-        """Put a file, or a link with the text `data`, into the working tree."""
-        target = os.path.join(self._tree, path)
+        """Put a file, or a link with the text `data`, into the working tree.
+
+        Links come last of all, so that nothing is ever put through one.
+        """
+        if mode == LINK_MODE:
+            self._links[path] = data
+            return
+        target = self._place(path)
         with _fitting(path):
             os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
-            if mode == LINK_MODE:
-                os.symlink(data, target)
-                return
             _write(target, data, 0o700 if mode & 0o100 else 0o600)
 
     def put_directory(self, path: str) -> None:
         """Put an empty directory into the working tree, so that rules for directories fit its path."""
         with _fitting(path):
-            os.makedirs(os.path.join(self._tree, path), mode=0o700, exist_ok=True)
+            os.makedirs(self._place(path), mode=0o700, exist_ok=True)
+
+    def _place(self, path: str) -> str:
+        if not is_below(path):
+            raise InternalError(f"{path!a:.400} would lie beside the copies")
+        return os.path.join(self._tree, path)
 
     def put_base(self, path: str, blob: Blob, data: bytes) -> None:
         """Let the index hold `path` with the content `data`, which is what git compares the working tree with."""
@@ -100,35 +113,56 @@ class Copies:
         Raises:
             CannotTell: `no-git`, `git-failed`, `deadline`.
         """
-        _write(os.path.join(self._git_directory, "index"), _index_bytes(self._index, self._hash_kind), 0o600)
-        for line in self._ask(_DIFF, b"").split(b"\0")[:-1]:
+        self._complete()
+        lines = self._ask(_DIFF, b"").split(b"\0")[:-1]
+        # The exit status may be nobody's: a host that ignores SIGCHLD never learns it.
+        if not lines or not lines[-1].endswith(_raw(_LAST)):
+            raise CannotTell("git-failed", "git diff did not tell of everything")
+        for line in lines[:-1]:
             added, deleted, path = line.split(b"\t", 2)
             yield _text(path), *(None if number == b"-" else int(number) for number in (added, deleted))  # type: ignore[misc]
 
-    def ignored(self, paths: Iterable[str]) -> set[str]:
+    def _complete(self) -> None:
+        """Put what was left for the end: the links, a file that is sure to be told of last, and the index."""
+        for path, text in self._links.items():
+            place = self._place(path)
+            with _fitting(path):
+                os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+                os.symlink(text, place)
+        self.put_base(_LAST, Blob(0o100644, git_name("blob", b"", self._hash_kind)), b"")
+        self.put(_LAST, 0o100644, b"told\n")
+        _write(os.path.join(self._git_directory, "index"), _index_bytes(self._index, self._hash_kind), 0o600)
+
+    def ignored(self, paths: Sequence[str]) -> set[str]:
         """Those of `paths` that the rules that were put here ignore.
 
         Raises:
             CannotTell: as `differences`.
         """
         # A colon at the beginning of a path would mean something.
-        given = b"".join(b"./" + _raw(path) + b"\0" for path in paths)
-        answer = self._ask(_IGNORES, given).split(b"\0")[:-1]
+        asked = [b"./" + _raw(path) for path in paths]
+        answer = self._answers(_IGNORES, asked, 4)
         quadruples = zip(answer[0::4], answer[2::4], answer[3::4], strict=True)
         return {_text(path[2:]) for source, rule, path in quadruples if source and not rule.startswith(b"!")}
 
-    def attributes(self, names: tuple[str, ...], paths: Iterable[str]) -> dict[str, dict[str, str]]:
+    def attributes(self, names: tuple[str, ...], paths: Sequence[str]) -> dict[str, dict[str, str]]:
         """For each path what the rules say of the attributes `names`: `set`, `unset`, `unspecified` or a value.
 
         Raises:
             CannotTell: as `differences`.
         """
-        given = b"".join(_raw(path) + b"\0" for path in paths)
-        answer = self._ask((*_ATTRIBUTES, *names), given).split(b"\0")[:-1]
+        answer = self._answers((*_ATTRIBUTES, *names), list(map(_raw, paths)), 3 * len(names))
         found: dict[str, dict[str, str]] = {}
         for path, name, value in zip(answer[0::3], answer[1::3], answer[2::3], strict=True):
             found.setdefault(_text(path), {})[_text(name)] = _text(value)
         return found
+
+    def _answers(self, arguments: tuple[str, ...], asked: Sequence[bytes], each: int) -> list[bytes]:
+        """The words that git answers with, `each` for every one of `asked`."""
+        words = self._ask(arguments, b"".join(path + b"\0" for path in asked)).split(b"\0")[:-1]
+        if len(words) != each * len(asked):
+            raise CannotTell("git-failed", f"git {arguments[0]} did not answer everything")
+        return words
 
     def _ask(self, arguments: tuple[str, ...], given: bytes) -> bytes:
         git = self._git or shutil.which("git", path=_PATH)
@@ -183,7 +217,7 @@ def git_copies(hash_kind: str, deadline: Deadline, scratch: str | None = None, g
 
 
 def _write(path: str, data: bytes, mode: int) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode), "wb") as file:
+    with open(os.open(path, _NEW, mode), "wb") as file:
         os.fchmod(file.fileno(), mode)  # whatever the umask
         file.write(data)
 

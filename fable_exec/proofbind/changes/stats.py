@@ -6,6 +6,7 @@ program, or by trusting the index instead of the tree, has no numbers here.
 
 from __future__ import annotations
 
+import bisect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -14,7 +15,7 @@ import attrs
 
 from fable_exec.errors import FableExecError, StateUnreadable
 from fable_exec.pathguard import Workspace
-from fable_exec.proofbind.changes.bases import Blob, is_object_id, listing
+from fable_exec.proofbind.changes.bases import Blob, is_below, is_object_id, listing
 from fable_exec.proofbind.changes.contents import Content, Directories, Lines, count_lines
 from fable_exec.proofbind.changes.copies import Copies, git_copies
 from fable_exec.proofbind.changes.objects import ObjectStore, open_objects
@@ -86,6 +87,8 @@ def _staged(repository: Repository, left_out: str, oid_length: int) -> dict[str,
     staged: dict[str, IndexLine] = {}
     for line in repository.lines(repository.index()):
         path = line.path.decode("utf-8", "surrogateescape")
+        if not is_below(path):
+            raise CannotTell("repository-unreadable", f"the index names {path!a:.200}, which is no path below the top")
         if line.stage:
             raise CannotTell("unmerged", f"{path!r} is in the middle of a merge")
         if len(line.oid) != oid_length:
@@ -132,9 +135,14 @@ class _Comparison:
         return DiffStat(tuple(sorted(changes, key=lambda each: (each.path, each.status.value))))
 
     def _walked(self) -> Found:
-        parents = {path[:at] for path in self.index for at in range(len(path)) if path[at] == "/"}
+        tracked = sorted(self.index)
         gitlinks = {path for path, line in self.index.items() if line.mode == GITLINK}
-        return walk(self.workspace, self.left_out, parents, gitlinks, self.deadline)
+
+        def is_tracked_directory(path: str) -> bool:
+            at = bisect.bisect_left(tracked, f"{path}/")
+            return at < len(tracked) and tracked[at].startswith(f"{path}/")
+
+        return walk(self.workspace, self.left_out, is_tracked_directory, gitlinks, self.deadline)
 
     # Rules: what is ignored, and what is binary
 

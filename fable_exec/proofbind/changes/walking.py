@@ -6,7 +6,7 @@ Ignored files are among them; which those are is decided later. Nothing is read,
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from enum import Enum
 
 import attrs
@@ -19,7 +19,7 @@ from fable_exec.treedigest.repository import open_repository
 __all__ = ["Found", "Standing", "walk"]
 
 _GIT = ".git"
-_MAX_NAMES = 2_000_000
+_MAX_NAMES = 1_000_000
 
 
 class Standing(Enum):
@@ -41,13 +41,17 @@ class Found:
 
 
 def walk(
-    workspace: Workspace, left_out: str, tracked_directories: Collection[str], gitlinks: Collection[str], deadline: Deadline
+    workspace: Workspace,
+    left_out: str,
+    is_tracked_directory: Callable[[str], bool],
+    gitlinks: Collection[str],
+    deadline: Deadline,
 ) -> Found:
     """List the tree.
 
     Args:
         left_out: a name at the top that does not count.
-        tracked_directories: those with something below that the index lists: entered even if they are repositories.
+        is_tracked_directory: whether the index lists something below: then it is entered even if it is a repository.
         gitlinks: paths of submodules, which are not entered.
 
     Raises:
@@ -69,7 +73,7 @@ def walk(
             found.directories.add(path)
             if path in gitlinks:
                 continue
-            if path not in tracked_directories and _is_repository(workspace, (*components, entry.name)):
+            if not is_tracked_directory(path) and _is_repository(workspace, (*components, entry.name)):
                 found.repositories.append(path)
             else:
                 waiting.append((*components, entry.name))
