@@ -20,8 +20,8 @@ from fable_exec.executions.holding import is_held
 from fable_exec.lifecycle import Health, State
 from fable_exec.procident import identify
 from fable_exec.procident import identity as identities
-from fable_exec.supervisor import Supervisor
 from fable_exec.supervisor import execution as looking
+from fable_exec.supervisor.starting import Starts
 from tests import disks, hosts
 from tests.keeper import escapes
 from tests.keeper.scenes import NEEDS, WITHOUT_GROUPS, Scene, ending, keeper_of, log, runs, supervising, until
@@ -107,7 +107,7 @@ def a_stop_is_done_without_boot_id(ground: Ground) -> None:
 def nothing_is_started_again_by_the_same_request(ground: Ground) -> None:
     """The host forgets what it knows, so that the keeper alone decides."""
     with ground.scene() as scene, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Supervisor, "_existing", lambda *_: None)
+        patch.setattr(Starts, "existing", lambda *_: None)
         spec = scene.spec("bash", "-c", "echo ran >>runs; echo go; sleep 60", execution_id="0e8a5ec5-0000-4000-8000-000000000001")
         execution = scene.supervisor.start(spec)
         scene.said(execution, b"go")
