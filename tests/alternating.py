@@ -17,6 +17,12 @@ __all__ = ["try_one_way"]
 
 _TESTS = Path(__file__).resolve().parent
 WAYS = {
+    "broker/test_commands_at_every_door.py": ("door", "locked_door"),
+    "broker/test_following_at_every_door.py": ("door", "locked_door"),
+    "broker/test_lock_at_every_door.py": ("door", "locked_door"),
+    "confinement/test_ending.py": ("mode",),
+    "confinement/test_everyday.py": ("mode",),
+    "denials": ("mode",),
     "keeper": ("rung", "scene"),
     "laterfiles": ("guarded", "pinned", "swept"),
     "runner/test_concurrency.py": ("mode",),
@@ -24,6 +30,7 @@ WAYS = {
     "runner/test_hosts.py": ("mode",),
     "runner/test_limits.py": ("mode",),
     "runner/test_streams.py": ("mode",),
+    "runner/test_tree_shapes.py": ("mode",),
     "supervision_runs": ("rung",),
 }
 """The parameters that are a way, by file or directory; elsewhere every way is tried each time."""
@@ -47,6 +54,8 @@ def try_one_way(items: Iterable[pytest.Function]) -> None:
 
 def _way_of(item: pytest.Function) -> str:
     """The value of its parameter that is a way, "" where there is none."""
+    if not item.path.is_relative_to(_TESTS):
+        return ""
     place = item.path.relative_to(_TESTS)
     names = next((WAYS[str(each)] for each in (place, *place.parents) if str(each) in WAYS), ())
     given = item.callspec.params if hasattr(item, "callspec") else {}

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Here
-from tests.cli.typed import the_object
+from tests.cli.typed import the_object, typed_here
 
 pytestmark = pytest.mark.requires_ability("confinement")
 
@@ -29,24 +28,24 @@ def with_hole(policy: Path) -> Path:
     return policy
 
 
-def test_a_policy_that_keeps_its_promises_verifies(policy: Path, here: Here) -> None:
-    finished = here("policy", "verify", str(policy))
+def test_a_policy_that_keeps_its_promises_verifies(policy: Path) -> None:
+    finished = typed_here("policy", "verify", str(policy))
     assert (finished.returncode, finished.stdout) == (0, b"")
     assert "  holds       locked-writes: what is let through" in finished.stderr.decode()
     assert "  holds       terminal-final: nothing leaves the end" in finished.stderr.decode()
-    found = the_object(here("policy", "verify", "--json", str(policy)))
+    found = the_object(typed_here("policy", "verify", "--json", str(policy)))
     assert found["ok"] and len(found["policy_digest"]) == 64 and found["warnings"] == []
     assert {each["verdict"] for each in (*found["broker"], *found["supervisor"])} <= {"holds", "not claimed"}
 
 
-def test_a_policy_with_a_hole_exits_1_and_prints_the_path(policy: Path, here: Here) -> None:
-    finished = here("policy", "verify", str(with_hole(policy)))
+def test_a_policy_with_a_hole_exits_1_and_prints_the_path(policy: Path) -> None:
+    finished = typed_here("policy", "verify", str(with_hole(policy)))
     assert finished.returncode == 1
     words = finished.stderr.decode()
     assert "fable-exec: warning: assurance.formulas[1] asks for x, which is true of no world" in words
     assert "  fails       assurance.formulas[0]: a formula of the policy\n      AG !protected_writable\n" in words
     assert "      1. the right token unlocks: +admin_authenticated +unlocked -writes_locked\n" in words
-    answered = here("policy", "verify", "--json", str(policy))
+    answered = typed_here("policy", "verify", "--json", str(policy))
     found = the_object(answered)
     assert (answered.returncode, found["ok"], len(found["warnings"])) == (1, False, 1)
     failed = [each for each in found["broker"] if each["verdict"] == "fails"]
@@ -55,17 +54,17 @@ def test_a_policy_with_a_hole_exits_1_and_prints_the_path(policy: Path, here: He
 
 
 @pytest.mark.parametrize("text", ['workspace = "/no/such"', "workspace = 1", '[assurance]\nformulas = ["AG"]', "]"])
-def test_a_policy_with_faults_exits_2(text: str, tmp_path: Path, here: Here) -> None:
+def test_a_policy_with_faults_exits_2(text: str, tmp_path: Path) -> None:
     file = tmp_path / "policy.toml"
     file.write_text(text)
-    assert here("policy", "verify", str(file)).returncode == 2
-    answered = here("policy", "verify", "--json", str(file))
+    assert typed_here("policy", "verify", str(file)).returncode == 2
+    answered = typed_here("policy", "verify", "--json", str(file))
     assert (answered.returncode, the_object(answered)["ok"]) == (2, False)
-    assert here("policy", "verify", str(tmp_path / "none.toml")).returncode == 2
+    assert typed_here("policy", "verify", str(tmp_path / "none.toml")).returncode == 2
 
 
-def test_explain_shows_a_tree(policy: Path, here: Here) -> None:
-    finished = here("policy", "explain", "--policy", str(policy), "--", "ls", "-l", "a b")
+def test_explain_shows_a_tree(policy: Path) -> None:
+    finished = typed_here("policy", "explain", "--policy", str(policy), "--", "ls", "-l", "a b")
     assert finished.returncode == 0
     lines = finished.stderr.decode().splitlines()
     assert lines[0] == "ls -l 'a b'"
@@ -75,35 +74,35 @@ def test_explain_shows_a_tree(policy: Path, here: Here) -> None:
     assert max(map(len, lines)) < 200
 
 
-def test_explain_tells_what_unlocking_changes(policy: Path, here: Here) -> None:
-    locked = the_object(here("policy", "explain", "--json", "--policy", str(policy), "--", "ls"))
-    unlocked = the_object(here("policy", "explain", "--json", "--policy", str(policy), "--unlocked", "--", "ls"))
+def test_explain_tells_what_unlocking_changes(policy: Path) -> None:
+    locked = the_object(typed_here("policy", "explain", "--json", "--policy", str(policy), "--", "ls"))
+    unlocked = the_object(typed_here("policy", "explain", "--json", "--policy", str(policy), "--unlocked", "--", "ls"))
     reach = [{each["asset"]: each["reachable"] for each in found["reach"]} for found in (locked, unlocked)]
     assert [each["workspace"] for each in reach] == [False, True]
     assert [each["network"] for each in reach] == [False, False]
     assert locked["rule"] == "command" and "PATH" in locked["environment"]
 
 
-def test_explain_of_what_is_refused_exits_1(policy: Path, here: Here) -> None:
-    finished = here("policy", "explain", "--policy", str(policy), "--", "rm", "-rf", "x")
+def test_explain_of_what_is_refused_exits_1(policy: Path) -> None:
+    finished = typed_here("policy", "explain", "--policy", str(policy), "--", "rm", "-rf", "x")
     assert finished.returncode == 1
     assert "decision: refused: executable 'rm' is not on the allow-list" in finished.stderr.decode()
-    answered = here("policy", "explain", "--json", "--policy", str(policy), "--", "rm")
+    answered = typed_here("policy", "explain", "--json", "--policy", str(policy), "--", "rm")
     assert (answered.returncode, the_object(answered)["rule"]) == (1, "not-listed")
 
 
-def test_explain_needs_no_policy_and_nothing_is_run(workspace: Path, here: Here) -> None:
-    answered = here("policy", "explain", "--json", "--", "touch", "made", cwd=workspace)
+def test_explain_needs_no_policy_and_nothing_is_run(workspace: Path) -> None:
+    answered = typed_here("policy", "explain", "--json", "--", "touch", "made", cwd=workspace)
     assert (answered.returncode, the_object(answered)["ok"]) == (0, True)
     assert list(workspace.iterdir()) == []
-    assert here("policy", "explain", "--policy", str(workspace / "none.toml"), "--", "ls").returncode == 2
+    assert typed_here("policy", "explain", "--policy", str(workspace / "none.toml"), "--", "ls").returncode == 2
 
 
-def test_a_broker_refuses_commands_under_a_policy_with_a_hole(policy: Path, here: Here) -> None:
-    finished = here("run", "--policy", str(with_hole(policy)), "--", "ls")
+def test_a_broker_refuses_commands_under_a_policy_with_a_hole(policy: Path) -> None:
+    finished = typed_here("run", "--policy", str(with_hole(policy)), "--", "ls")
     assert finished.returncode == 125
     words = finished.stderr.decode()
     assert "assurance: assurance.formulas[0] fails (AG !protected_writable: a formula of the policy): 0. at the start" in words
     assert "1. the right token unlocks" in words
-    assert here("probe", "--policy", str(policy)).returncode == 0
-    assert json.loads(here("policy", "check", "--json", str(policy)).stdout)["ok"]
+    assert typed_here("probe", "--policy", str(policy)).returncode == 0
+    assert json.loads(typed_here("policy", "check", "--json", str(policy)).stdout)["ok"]

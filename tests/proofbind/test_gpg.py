@@ -22,6 +22,7 @@ from fable_exec.proofbind.signatures import (
     check_signatures,
 )
 from fable_exec.proofbind.signatures.gpgstatus import judge
+from tests import hosts
 from tests.proofbind.signed import AFTER_SIGNING, OPENPGP, SIGNER, openpgp, pinned, signed_document, vector
 
 pytestmark = pytest.mark.requires_ability("gpg")
@@ -145,8 +146,7 @@ def test_nothing_is_left_in_temporary_files_and_no_agent_runs(tmp_path: Path, mo
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert checked(vector("gpg_valid"), *ALL).is_valid
     assert list(tmp_path.iterdir()) == []
-    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
-    assert [each for each in commands if os.fsencode(tmp_path) in each and b"gpg" in each] == []
+    assert hosts.alive_with(str(tmp_path)) == []
 
 
 @pytest.mark.parametrize("mask", [0, 0o777])
