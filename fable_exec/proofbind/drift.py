@@ -137,8 +137,8 @@ def _text(value: Any) -> str | None:
 def _numbers(document: ProofDocument) -> dict[str, int] | None:
     """What the document says, None where it is not three numbers."""
     recorded = member(_git(document), "diff")
-    numbers = {name: recorded.get(name) for name in _NUMBERS}
-    return numbers if all(type(each) is int and each >= 0 for each in numbers.values()) else None  # type: ignore[return-value]
+    numbers = {name: value for name in _NUMBERS if type(value := recorded.get(name)) is int and value >= 0}  # True is no number
+    return numbers if len(numbers) == len(_NUMBERS) else None
 
 
 def _compared_diff(document: ProofDocument, workspace: Workspace, check: DriftCheck) -> Drift:
@@ -196,9 +196,8 @@ def _head_of(workspace: Workspace) -> str:
 
 def tree_fields(document: ProofDocument) -> tuple[Any, Any]:
     """What the document names as its tree: at its top, and among its facts. None where it names none."""
-    return tuple(
-        None if value == "" else value for value in (document.members.get("tree_sha256"), _git(document).get("tree_sha256"))
-    )  # type: ignore[return-value]
+    at_top, in_facts = document.members.get("tree_sha256"), _git(document).get("tree_sha256")
+    return None if at_top == "" else at_top, None if in_facts == "" else in_facts
 
 
 def tree_fields_agree(document: ProofDocument) -> AxisResult:

@@ -120,7 +120,7 @@ class Copies:
             raise CannotTell("git-failed", "git diff did not tell of everything")
         for line in lines[:-1]:
             added, deleted, path = line.split(b"\t", 2)
-            yield _text(path), *(None if number == b"-" else int(number) for number in (added, deleted))  # type: ignore[misc]
+            yield _text(path), _number(added), _number(deleted)
 
     def _complete(self) -> None:
         """Put what was left for the end: the links, a file that is sure to be told of last, and the index."""
@@ -229,6 +229,10 @@ def _fitting(path: str) -> Iterator[None]:
         yield
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
         raise CannotTell("unstable", f"{path!r} was changed while it was read") from error
+
+
+def _number(told: bytes) -> int | None:
+    return None if told == b"-" else int(told)
 
 
 def _raw(path: str) -> bytes:
