@@ -23,6 +23,8 @@ GITLINK = 0o160000
 _ASSUME_VALID, _EXTENDED, _SKIP_WORKTREE, _INTENT_TO_ADD = 0x8000, 0x4000, 0x4000, 0x2000
 _NAME_LENGTH = 0x0FFF
 _WORD_BITS = 64
+_MOST_UNFOLDED = 8
+"""All names of version 4, which says of each only what it adds to the one before, may be so many times as long as the file."""
 
 
 class IndexLine(NamedTuple):
@@ -62,8 +64,9 @@ def read_index(data: bytes, path: str, shared: Callable[[str], bytes]) -> list[I
             raise _unreadable("foreign", path, "a shared index that is split itself")
         with _torn_where_it_ends(path):
             lines = _merged(lines, base, link)
-    if any(not line.path for line in lines):
-        raise _unreadable("torn", path, "a line without a name")
+    joined = b"/\0/".join(line.path for line in lines)
+    if lines and any(odd in b"/%b/" % joined for odd in (b"//", b"/./", b"/../")):
+        raise _unreadable("foreign", path, "a path that is not made of names, as git would never write it")
     return lines
 
 
@@ -118,7 +121,7 @@ def _lines(data: bytes, version: int, count: int, oid_bytes: int) -> tuple[list[
     if count * size > end:
         raise ValueError("more lines than fit")
     lines: list[IndexLine] = []
-    position, name = 12, b""
+    position, name, room = 12, b"", _MOST_UNFOLDED * len(data)
     for _ in range(count):
         mode, oid, flags = unpack(data, position)
         start = position + size
@@ -132,6 +135,9 @@ def _lines(data: bytes, version: int, count: int, oid_bytes: int) -> tuple[list[
                 raise ValueError("cuts off more than there is")
             stop = data.index(b"\0", start, end)
             name = name[: len(name) - cut] + data[start:stop]
+            room -= len(name)
+            if room < 0:
+                raise ValueError("names that are much longer than the file")
             position = stop + 1
         else:
             length = flags & _NAME_LENGTH

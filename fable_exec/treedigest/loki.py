@@ -48,20 +48,25 @@ class _Worktree:
     head_oid: str
 
 
-def digest_loki(scanner: Scanner, engine_directory: str | None, nested: int = 0) -> bytes | None:
+def digest_loki(scanner: Scanner, engine_directory: str | None) -> bytes | None:
     """The manifest of the worktree at the scanner's top; None where no worktree has its top there.
 
     Raises:
         TreeUnstable, PathError, StateUnreadable: see tree_digest.
         PathDenied: a link on the way of a tracked path leads out of the workspace.
     """
+    return _manifest(scanner, engine_directory, {}, 0)
+
+
+def _manifest(scanner: Scanner, engine_directory: str | None, known: dict[tuple[str, ...], str], nested: int) -> bytes | None:
+    """The manifest. `known` has the digests of worktrees within, by their tops: indexes may list one again and again."""
     worktree = _worktree(scanner)
     if worktree is None:
         return None
     dropped = frozenset({_GIT, *([engine_directory] if engine_directory else [])})
     rows = _walked(scanner, worktree.gitlinks, dropped, frozenset(loki_excluded(engine_directory)))
     for path in _not_dropped(worktree.gitlinks, dropped):
-        rows[path] = _gitlink_row(scanner, worktree, path, engine_directory, nested)
+        rows[path] = _gitlink_row(scanner, worktree, path, engine_directory, known, nested)
     rows.update(_looked_up(scanner, _not_dropped(worktree.tracked - rows.keys(), dropped)))
     return loki_manifest(rows, engine_directory)
 
@@ -89,7 +94,10 @@ def _worktree(scanner: Scanner) -> _Worktree | None:
         lines = repository.lines(index)
     tracked = {line.path.decode("utf-8", "surrogateescape") for line in lines}
     linked = {line.path for line in lines if line.mode == GITLINK}
-    gitlinks = {os.fsdecode(path): [line for line in lines if line.path == path] for path in linked}
+    gitlinks: dict[str, list[IndexLine]] = {}
+    for line in lines:
+        if line.path in linked:
+            gitlinks.setdefault(line.path.decode("utf-8", "surrogateescape"), []).append(line)
     return _Worktree(tracked, gitlinks, head_oid)
 
 
@@ -134,16 +142,21 @@ def _may_list(workspace: Workspace, path: WorkspacePath) -> bool:
     return True
 
 
-def _gitlink_row(scanner: Scanner, worktree: _Worktree, path: str, engine_directory: str | None, nested: int) -> str:
+def _gitlink_row(
+    scanner: Scanner, worktree: _Worktree, path: str, engine_directory: str | None, known: dict[tuple[str, ...], str], nested: int
+) -> str:
+    scanner.tell()
     if nested == MAX_NESTED:
         raise StateUnreadable(f"submodules nested more than {MAX_NESTED} levels deep at {path!r}", reason="foreign", path=path)
     stages = [(line.stage, line.oid) for line in worktree.gitlinks[path]]
     components = tuple(path.split("/"))
     if not _is_directory(scanner, components):
         return loki_gitlink(path, stages, "", "")
-    manifest = digest_loki(scanner.nested((*scanner.top, *components)), engine_directory, nested + 1)
-    digest = "" if manifest is None else hashlib.sha256(manifest).hexdigest()
-    return loki_gitlink(path, stages, _nearest_head(scanner, worktree, components), digest)
+    top = (*scanner.top, *components)
+    if top not in known:
+        manifest = _manifest(scanner.nested(top), engine_directory, known, nested + 1)
+        known[top] = "" if manifest is None else hashlib.sha256(manifest).hexdigest()
+    return loki_gitlink(path, stages, _nearest_head(scanner, worktree, components), known[top])
 
 
 def _is_directory(scanner: Scanner, components: tuple[str, ...]) -> bool:
@@ -188,6 +201,7 @@ def _looked_up(scanner: Scanner, paths: list[str]) -> dict[str, str]:
 
 def _look_up(scanner: Scanner, parent: str, names: list[str]) -> list[tuple[str, Stamp | None]]:
     """For each name its row, and what tells this state of it from another."""
+    scanner.tell()  # links may make the way there long
     prefix = f"{parent}/" if parent else ""
     components = tuple(filter(None, parent.split("/")))
     try:

@@ -19,7 +19,8 @@ from fable_exec.treedigest.gitindex import IndexLine, listing_sha256, read_index
 
 __all__ = ["Repository", "open_repository"]
 
-MAX_INDEX_BYTES = 1 << 30
+MAX_INDEX_BYTES = 256 << 20
+"""Of some 3 million files. Read, it takes four times the memory."""
 _MAX_SMALL_BYTES = 64 * 1024
 _MAX_PACKED_REFS_BYTES = 64 << 20
 _MAX_SYMBOLIC = 5
@@ -94,7 +95,7 @@ class Repository:
         return ""
 
     def _reference(self, name: str, place: _Place) -> str:
-        if any(part in ("", ".", "..") for part in name.split("/")):
+        if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
             return ""
         loose = place.text(name) or self.common.text(name)
         if loose is not None:

@@ -84,7 +84,7 @@ class Scanner:
         reader: reads the files.
         watch: notes what was read, to look at it again; None where nobody will.
         cache: what was read before; None to read everything.
-        on_progress: called in the calling thread, after each directory and now and then within a long file.
+        on_progress: called in the calling thread, after each directory and now and then within whatever may take long.
         skip_unreadable: gives the row of what this user may not read, by its name or path; None to raise.
     """
 
@@ -114,6 +114,10 @@ class Scanner:
         scanner = copy.copy(self)
         scanner.top = top
         return scanner
+
+    def tell(self) -> None:
+        """How far it is, to whoever wants to know and may want to end it."""
+        self._tally.tell()
 
     def scan(self, components: tuple[str, ...], leave_out: frozenset[str] = frozenset()) -> Scanned:
         """List the directory `components` below the top and read what is in it, but no other directory.

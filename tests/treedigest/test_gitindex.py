@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import struct
 import subprocess
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from fable_exec.errors import StateUnreadable
-from fable_exec.treedigest.gitindex import IndexLine, read_index
+from fable_exec.treedigest.gitindex import GITLINK, IndexLine, read_index
 
 ENVIRONMENT = os.environ | {
     "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "LC_ALL": "C.UTF-8",
@@ -176,3 +178,37 @@ def test_what_is_no_index_is_refused_with_its_reason(data: bytes, reason: str) -
     with pytest.raises(StateUnreadable) as refused:
         read_index(data, "index", lambda _: b"")
     assert refused.value.reason == reason
+
+
+def written(*entries: tuple[bytes, int], version: int = 2) -> bytes:
+    """An index as anybody could write one: a name, or what version 4 adds to the name before it, and a mode each."""
+    data = b"DIRC" + struct.pack(">II", version, len(entries))
+    for name, mode in entries:
+        row = struct.pack(">24xI12x20sH", mode, b"\1" * 20, min(len(name), 0xFFF))
+        data += row + b"\0" + name + b"\0" if version == 4 else row + name + bytes(8 - (len(row + name) % 8))
+    return sealed(data)
+
+
+ODD_PATHS = [b".", b"..", b"./a", b"a/.", b"a/./b", b"../a", b"a/..", b"a/../b", b"a//b", b"a/", b"/a", b"/", b""]
+
+
+@pytest.mark.parametrize("mode", [0o100644, GITLINK])
+@pytest.mark.parametrize("path", ODD_PATHS)
+def test_a_path_that_is_not_made_of_names_is_refused(path: bytes, mode: int) -> None:
+    for entries in ([(path, mode)], [(b"a", mode), (path, mode), (b"b", mode)]):
+        with pytest.raises(StateUnreadable) as refused:
+            read_index(written(*entries), "index", lambda _: b"")
+        assert refused.value.reason == "foreign"
+    assert len(read_index(written((b"...", mode), (b".a/b.", mode), (b"a/..b", mode)), "index", lambda _: b"")) == 3
+
+
+def test_names_that_are_written_short_may_not_become_long_without_end() -> None:
+    bomb = written((b"a" * 4000, 0o100644), *[(b"b", 0o100644)] * 5000, version=4)
+    tracemalloc.start()
+    try:
+        with pytest.raises(StateUnreadable) as refused:
+            read_index(bomb, "index", lambda _: b"")
+        assert refused.value.reason == "torn"
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fable_exec.errors import PathDenied, StateUnreadable
-from fable_exec.treedigest import tree_digest
-from tests.treedigest.test_gitindex import git
+from fable_exec.treedigest import Progress, tree_digest
+from fable_exec.treedigest.gitindex import GITLINK
+from tests.treedigest.test_gitindex import git, written
 
 
 def repository(top: Path, *names: str) -> Path:
@@ -199,3 +201,51 @@ def test_what_can_be_listed_and_not_looked_at_is_unreadable(level: str, workspac
         assert entries(workspace, level=level)["sub/b"] == {"kind": "unreadable", "path": "sub/b"}
     finally:
         (workspace / "sub").chmod(0o700)
+
+
+def bare(top: Path) -> Path:
+    """What git takes for a repository, and no more."""
+    for name in ("objects", "refs/heads"):
+        (top / ".git" / name).mkdir(parents=True)
+    (top / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    return top
+
+
+def test_submodules_that_are_listed_many_times_are_read_once_each(workspace: Path) -> None:
+    tops = [workspace / "/".join("a" * level) for level in range(20)]
+    for level, top in enumerate(tops):
+        below = ["/".join("a" * deeper).encode() for deeper in range(1, len(tops) - level)]
+        (bare(top) / ".git/index").write_bytes(written(*((path, GITLINK) for path in below)))
+    told: list[Progress] = []
+    assert tree_digest(workspace, "loki-v3", on_progress=told.append).sha256
+    assert len(told) < len(tops) ** 2
+
+
+def test_many_submodules_take_time_by_their_number(workspace: Path) -> None:
+    (bare(workspace) / ".git/index").write_bytes(written(*((b"%05d" % number, GITLINK) for number in range(8000))))
+    began = time.process_time()
+    assert len(entries(workspace, level="fast")) == 8000
+    assert time.process_time() - began < 1
+
+
+def test_links_that_go_round_in_the_tree_cannot_keep_a_caller_waiting(workspace: Path) -> None:
+    bare(workspace)
+    (workspace / "x").mkdir()
+    (workspace / "l").symlink_to("x/../" * 800 + ".")
+    paths = [b"l/" * 39 + b"%d/f" % number for number in range(5000)]
+    (workspace / ".git/index").write_bytes(written(*((path, 0o100644) for path in paths)))
+    give_up_at = time.monotonic() + 0.2
+
+    def until(_: Progress) -> None:
+        if time.monotonic() > give_up_at:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        tree_digest(workspace, "loki-v3", on_progress=until)
+    assert time.monotonic() < give_up_at + 5
+
+
+@pytest.mark.parametrize("profile", ["loki-v3", "tree"])
+def test_a_reference_with_a_nul_in_its_name_names_no_commit(profile: str, workspace: Path) -> None:
+    (bare(workspace) / ".git/HEAD").write_bytes(b"ref: refs/heads/a\0b\n")
+    assert len(tree_digest(workspace, profile).sha256) == 64
