@@ -19,7 +19,7 @@ from fable_exec.confine import Plan, Support, compile_command_plan, holds_read_o
 from fable_exec.errors import ConfinementUnavailable, InternalError, PolicyError
 from fable_exec.outcome import Applied, Denial, Outcome, display_line
 from fable_exec.pathguard import Workspace
-from fable_exec.policy import PROTECTIONS, BrokerPolicy, Confinement
+from fable_exec.policy import PROTECTIONS, AssurancePolicy, BrokerPolicy, Confinement
 from fable_exec.runner import AsyncRunningCommand, Command, Launchers, Pins, Runner, RunningCommand, WorkspaceIdentity
 from fable_exec.writelock import Unlocked
 
@@ -85,6 +85,22 @@ class ConfinedCommands:
             PolicyError: the policy does not keep what it promises; it says by which path.
         """
         self._sufficient(read_only)
+
+    def check_what_is_stated(self) -> None:
+        """Refuse a policy that states promises of its own and does not keep them: at the start, for nothing would ever run.
+
+        What no policy states is proved with the first command: this starts the launcher, to know what the host can do. Where none
+        can be had nothing runs either, and that is told then.
+
+        Raises:
+            PolicyError: it says which promise, and by which path it is broken.
+        """
+        if self._policy.assurance == AssurancePolicy():
+            return
+        try:
+            self._verified().require()
+        except ConfinementUnavailable:
+            pass
 
     def covers(self, unlocked: Unlocked | None, *, read_only: bool, interprets: bool) -> bool:
         """Whether a command that is let through like this starts in a world that was checked. Raises as `insist`."""

@@ -83,7 +83,8 @@ class ExecutionBroker(BlockingCalls):
         launchers: of the policy's workspace, begun already by a program that serves; the broker owns them from now on.
 
     Raises:
-        PolicyError: an allow-list entry is ambiguous, or none can be found; a document of argument rules has faults.
+        PolicyError: an allow-list entry is ambiguous, or none can be found; a document of argument rules has faults; what the
+            policy states in `assurance` is not true of it here.
         AuditUnavailable: the audit log cannot be used.
         PathError: the workspace is no longer there.
     """
@@ -108,6 +109,8 @@ class ExecutionBroker(BlockingCalls):
                 (*runtime_paths(self._executables), *policy.confinement.runtime_read_paths),
                 launchers,
             )
+            undo.callback(self._confined.close)
+            self._confined.check_what_is_stated()
             undo.pop_all()
         self._lock = WriteLock(policy.write_token_digest, clock)
         self._paths = DoorPaths(self._workspace, policy.paths)

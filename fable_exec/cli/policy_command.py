@@ -15,9 +15,10 @@ from fable_exec.cli.exits import Exit
 from fable_exec.cli.policy_explaining import explain
 from fable_exec.cli.policy_verifying import verify
 from fable_exec.cli.showing import at_the_door, print_object, print_text, say
-from fable_exec.errors import PolicyError
+from fable_exec.confine import probe_host
+from fable_exec.errors import ConfinementUnavailable, PolicyError
 from fable_exec.executables import resolve_executables
-from fable_exec.policy import BrokerPolicy, dump_toml, json_schema_text, load_policy, to_mapping
+from fable_exec.policy import AssurancePolicy, BrokerPolicy, dump_toml, json_schema_text, load_policy, to_mapping
 
 __all__ = ["command"]
 
@@ -68,7 +69,7 @@ def _check_for_a_start(policy: BrokerPolicy) -> list[tuple[str, str]]:
     """Look at what the policy names, as a broker does when it is made; the warnings. Raises PolicyError with every fault."""
     faults: list[tuple[str, str]] = []
     warnings: list[tuple[str, str]] = []
-    for look in (_look_at_programs, _look_at_the_rest):
+    for look in (_look_at_programs, _look_at_the_rest, _look_at_promises):
         try:
             warnings += look(policy)
         except PolicyError as error:
@@ -85,6 +86,20 @@ def _look_at_programs(policy: BrokerPolicy) -> Iterable[tuple[str, str]]:
 
 def _look_at_the_rest(policy: BrokerPolicy) -> Iterable[tuple[str, str]]:
     return tuple(absent_here(policy, ArgumentJudge(policy)))
+
+
+def _look_at_promises(policy: BrokerPolicy) -> Iterable[tuple[str, str]]:
+    """What a policy states of itself. Where no launcher can be had no broker asks either."""
+    if policy.assurance == AssurancePolicy():
+        return ()
+    from fable_exec.assurance.model import verify_policy
+
+    try:
+        found = verify_policy(policy, probe_host())
+    except ConfinementUnavailable:
+        return ()
+    found.require()
+    return tuple(("assurance.formulas", warning) for warning in found.warnings)
 
 
 @command.command("show")

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
-from fable_exec import BrokerPolicy, Confinement, ExecutionBroker, Limits
+from fable_exec import AssurancePolicy, BrokerPolicy, Confinement, ExecutionBroker, Limits
 from fable_exec.assurance.kripke import check
 from fable_exec.assurance.model import BROKER_INVARIANTS, SUPERVISOR_INVARIANTS, Model, Verification, broker_model, verifying
 from fable_exec.assurance.model import supervisors as model_of_supervisors
@@ -23,6 +24,7 @@ from fable_exec.protocol import StartCommand
 from tests.assurance import hosts
 from tests.assurance.breaking import BROKER_BREAKS, TABLE_BREAKS
 from tests.doors import environment_with
+from tests.leaks import nothing_left
 
 TOKEN = "the administrator's"
 TIMEOUT_SECONDS = 0.3
@@ -152,6 +154,14 @@ def test_a_broker_with_a_broken_rule_runs_nothing_and_prints_the_path(
         explained = broker.explain(["cat"])
     assert (explained.allowed, explained.rule, explained.message) == (False, "assurance", str(caught.value))
     verifying._answered.cache_clear()
+
+
+def test_no_broker_is_made_for_a_policy_that_breaks_what_it_states_and_nothing_is_left(workspace: Path) -> None:
+    hole = hosts.policy(workspace=workspace, assurance=AssurancePolicy(formulas=("AG !workspace_writable",)))
+    with nothing_left(), pytest.raises(PolicyError, match=r"assurance.formulas\[0\] fails .* 1\. the right token unlocks"):
+        ExecutionBroker(hole)
+    with nothing_left(), ExecutionBroker(attrs.evolve(hole, write_token_digest=None)):
+        pass
 
 
 def test_what_was_never_checked_is_not_run(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 
 import pytest
 
-from tests.cli.typed import the_object, typed_here
+from tests.cli.typed import the_object, typed, typed_here
 
 pytestmark = pytest.mark.requires_ability("confinement")
 
@@ -98,11 +97,21 @@ def test_explain_needs_no_policy_and_nothing_is_run(workspace: Path) -> None:
     assert typed_here("policy", "explain", "--policy", str(workspace / "none.toml"), "--", "ls").returncode == 2
 
 
-def test_a_broker_refuses_commands_under_a_policy_with_a_hole(policy: Path) -> None:
-    finished = typed_here("run", "--policy", str(with_hole(policy)), "--", "ls")
-    assert finished.returncode == 125
-    words = finished.stderr.decode()
-    assert "assurance: assurance.formulas[0] fails (AG !protected_writable: a formula of the policy): 0. at the start" in words
-    assert "1. the right token unlocks" in words
-    assert typed_here("probe", "--policy", str(policy)).returncode == 0
-    assert json.loads(typed_here("policy", "check", "--json", str(policy)).stdout)["ok"]
+def test_no_broker_starts_under_a_policy_with_a_hole(policy: Path) -> None:
+    hole = str(with_hole(policy))
+    ran = typed_here("run", "--policy", hole, "--", "ls")
+    told = "assurance: assurance.formulas[0] fails (AG !protected_writable: a formula of the policy): 0. at the start"
+    for status, finished in ((125, ran), (2, typed_here("probe", "--policy", hole)), (2, typed_here("policy", "check", hole))):
+        assert finished.returncode == status
+        assert told in finished.stderr.decode() and "1. the right token unlocks" in finished.stderr.decode()
+    assert ran.stdout == b""
+    served = typed("serve", "--policy", hole)
+    assert (served.returncode, served.stdout) == (2, b"")
+    assert "1. the right token unlocks" in served.stderr.decode()
+
+
+def test_check_warns_of_a_formula_about_nothing(policy: Path) -> None:
+    policy.write_text(policy.read_text() + '[assurance]\nformulas = ["AG !moonlit"]\n')
+    found = the_object(typed_here("policy", "check", "--json", str(policy)))
+    assert (found["ok"], found["warnings"][0]["path"]) == (True, "assurance.formulas")
+    assert typed_here("run", "--policy", str(policy), "--", "ls").returncode == 0

@@ -226,10 +226,24 @@ _KEEPS_WORKSPACE: dict[Layer, _Question] = {
     Layer.MOUNTS: lambda of: of.mounts_keep(of.workspace),
     Layer.LANDLOCK: lambda of: of.landlock_refuses("write_file", of.workspace),
 }
-_REFUSES_METADATA: _Question = lambda of: of.filter_refuses("fchmodat", _AT_FDCWD)  # noqa: E731 - rows of the table share it
-_REFUSES_INET: _Question = lambda of: of.filter_refuses("socket", _AF_INET, _STREAM)  # noqa: E731 - the same
-_REFUSES_DATAGRAMS: _Question = lambda of: of.filter_refuses("socket", _AF_INET, _DATAGRAM)  # noqa: E731 - the same
-_REFUSES_UNIX: _Question = lambda of: of.filter_refuses("socket", _AF_UNIX, _STREAM)  # noqa: E731 - the same
+
+
+def _refuses_metadata(of: Barriers) -> bool:
+    return of.filter_refuses("fchmodat", _AT_FDCWD)
+
+
+def _refuses_inet(of: Barriers) -> bool:
+    return of.filter_refuses("socket", _AF_INET, _STREAM)
+
+
+def _refuses_datagrams(of: Barriers) -> bool:
+    return of.filter_refuses("socket", _AF_INET, _DATAGRAM)
+
+
+def _refuses_unix(of: Barriers) -> bool:
+    return of.filter_refuses("socket", _AF_UNIX, _STREAM)
+
+
 _OTHERS_UNTRACEABLE: dict[Layer, _Question] = {
     Layer.PROCESSES: lambda of: of.has_own_processes and of.has_own_proc,
     Layer.LANDLOCK: lambda of: of.has_domain,
@@ -241,7 +255,7 @@ _WAYS: tuple[_Row, ...] = (
         "change modes and times",
         Asset.WORKSPACE,
         "workspace_writes",
-        {Layer.MOUNTS: _KEEPS_WORKSPACE[Layer.MOUNTS], Layer.SECCOMP: _REFUSES_METADATA},
+        {Layer.MOUNTS: _KEEPS_WORKSPACE[Layer.MOUNTS], Layer.SECCOMP: _refuses_metadata},
     ),
     _Row("write a user's file", Asset.HOST_FILES, "host_writes", _keeps(_SOMEBODYS_FILE)),
     _Row("write a system file", Asset.HOST_FILES, "host_writes", _keeps(_SYSTEM_FILE)),
@@ -249,7 +263,7 @@ _WAYS: tuple[_Row, ...] = (
         "change modes, times and owners",
         Asset.HOST_METADATA,
         "host_metadata",
-        {Layer.MOUNTS: lambda of: of.mounts_keep(_SYSTEM_FILE), Layer.SECCOMP: _REFUSES_METADATA},
+        {Layer.MOUNTS: lambda of: of.mounts_keep(_SYSTEM_FILE), Layer.SECCOMP: _refuses_metadata},
     ),
     _Row(
         "see names and sizes",
@@ -282,7 +296,7 @@ _WAYS: tuple[_Row, ...] = (
         "network",
         {
             Layer.NETWORK: lambda of: of.has_own_network,
-            Layer.SECCOMP: _REFUSES_INET,
+            Layer.SECCOMP: _refuses_inet,
             Layer.LANDLOCK: lambda of: of.landlock_limits_ports("connect_tcp"),
         },
     ),
@@ -292,7 +306,7 @@ _WAYS: tuple[_Row, ...] = (
         "network",
         {
             Layer.NETWORK: lambda of: of.has_own_network,
-            Layer.SECCOMP: _REFUSES_DATAGRAMS,
+            Layer.SECCOMP: _refuses_datagrams,
             Layer.LANDLOCK: lambda of: of.landlock_limits_ports("connect_send_udp"),
         },
     ),
@@ -303,7 +317,7 @@ _WAYS: tuple[_Row, ...] = (
         "host_sockets",
         {
             Layer.MOUNTS: lambda of: of.mounts_hide(_SYSTEM_SOCKET),
-            Layer.SECCOMP: _REFUSES_UNIX,
+            Layer.SECCOMP: _refuses_unix,
             Layer.LANDLOCK: lambda of: of.landlock_refuses("resolve_unix", _SYSTEM_SOCKET),
         },
     ),
@@ -313,7 +327,7 @@ _WAYS: tuple[_Row, ...] = (
         "host_sockets",
         {
             Layer.NETWORK: lambda of: of.has_own_network,
-            Layer.SECCOMP: _REFUSES_UNIX,
+            Layer.SECCOMP: _refuses_unix,
             Layer.LANDLOCK: lambda of: of.landlock_scopes("abstract_unix_socket"),
         },
     ),
