@@ -9,7 +9,7 @@ from __future__ import annotations
 from fable_exec.attest.attesting import Signer, attest
 from fable_exec.attest.bundles import read_bundle, write_bundle
 from fable_exec.attest.envelopes import Envelope, Signature
-from fable_exec.attest.facts import BoundProof, ExecutionFacts, TreeFacts
+from fable_exec.attest.facts import BoundProof, ExecutionFacts, RecordedProof, TreeFacts
 from fable_exec.attest.links import link, link_file_name
 from fable_exec.attest.statements import PREDICATE_TYPE, PROOF_SUBJECT, TREE_SUBJECT, Statement, Subject
 from fable_exec.attest.verifying import AttestationResult, Objection, verify_attestation
@@ -27,6 +27,7 @@ __all__ = [
     "Objection",
     "PrivateKey",
     "PublicKey",
+    "RecordedProof",
     "Signature",
     "Signer",
     "Statement",

@@ -11,10 +11,11 @@ import attrs
 from fable_exec.attest.statements import is_sha256
 from fable_exec.errors import InvalidRequest
 from fable_exec.outcome import Applied
+from fable_exec.proofbind.axes import Axis, AxisResult, AxisState
 from fable_exec.treedigest.forms import name_json
 from fable_exec.treedigest.values import Level, Profile
 
-__all__ = ["BoundProof", "ExecutionFacts", "TreeFacts"]
+__all__ = ["BoundProof", "ExecutionFacts", "RecordedProof", "TreeFacts"]
 
 
 def _strings(value: Iterable[str]) -> tuple[str, ...]:
@@ -124,6 +125,17 @@ class TreeFacts:
     unproven: int = 0
     read_at: str | None = None
 
+    @classmethod
+    def of_state(cls, document: Mapping[str, Any]) -> Self:
+        """Of the tree that the bound proof of a supervised execution was held against, as its record tells."""
+        proof = document["proof"]
+        return cls(
+            sha256=document["final_tree_sha256"],
+            profile=proof["tree_profile"],
+            level=proof["tree_level"],
+            engine_directory=document["engine_dir"].rpartition("/")[2],
+        )
+
     def to_members(self) -> dict[str, Any]:
         """As they stand in the predicate."""
         return {
@@ -134,6 +146,32 @@ class TreeFacts:
             "sha256": self.sha256,
             "unproven": self.unproven,
         }
+
+
+@attrs.frozen(kw_only=True)
+class RecordedProof:
+    """The bound proof of a supervised execution, as its record tells; a BoundProof."""
+
+    run_id: str
+    headline: str
+    tree_sha256: str
+    document_sha256: str
+    axes: tuple[AxisResult, ...]
+    bound: bool = True
+
+    @classmethod
+    def of_state(cls, document: Mapping[str, Any]) -> Self | None:
+        """None where no proof was bound.
+
+        Args:
+            document: the members of its state, as `Execution.document`.
+        """
+        proof = document.get("proof") or {}
+        if proof.get("bound") is not True:
+            return None
+        axes = tuple(AxisResult(Axis(name), AxisState(each["state"])) for name, each in proof["axes"].items())
+        names = ("run_id", "headline", "tree_sha256", "document_sha256")
+        return cls(axes=axes, **{name: proof[name] for name in names})
 
 
 class _Answer(Protocol):

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from fable_exec.attest import ExecutionFacts, PrivateKey, TreeFacts, attest, link, link_file_name
+from fable_exec.attest import ExecutionFacts, PrivateKey, RecordedProof, TreeFacts, attest, link, link_file_name
 from fable_exec.attest.bundles import write_bundle
 from fable_exec.cli.attestation_options import ARTIFACTS, digests, is_digest, named
 from fable_exec.cli.digest_progress import shown_progress
@@ -39,7 +39,9 @@ def command(
     root: str | None, key_file: str, materials: str | None, artifacts: Mapping[str, str], steps: Mapping[str, str], as_json: bool,
     execution_id: str,
 ) -> int:  # fmt: skip
-    """Sign what an execution was, and the tree that its workspace is now; print one line, a DSSE envelope.
+    """Sign what an execution was, and the tree that it left; print one line, a DSSE envelope.
+
+    That is the tree that its proof was bound to, with the proof, or else what its workspace is now.
 
     Collect such lines in a file that ends in .intoto.jsonl. Needs the extra `sign`.
 
@@ -56,24 +58,33 @@ def command(
             document = found_in(supervisor, execution_id).document
         execution = ExecutionFacts.of_state(document, materials_sha256=materials)
         key = _key_outside(key_file, Path(document["workspace"]))
-        read_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        engine_directory = _engine_directory(document)
-        with shown_progress() as on_progress:
-            found = tree_digest(document["workspace"], engine_directory=engine_directory, on_progress=on_progress)
-        tree = TreeFacts(
-            sha256=found.sha256, profile=found.profile, level=found.level, engine_directory=engine_directory,
-            unproven=found.unproven, read_at=read_at,
-        )  # fmt: skip
-        envelope = attest(key, execution, tree, artifacts=digests(artifacts))
+        proof = RecordedProof.of_state(document)
+        found = _looked_at(document) if proof is None or steps else None
+        tree = TreeFacts.of_state(document) if found is None or proof is not None else found[1]
+        envelope = attest(key, execution, tree, proof=proof, artifacts=digests(artifacts))
         for step, directory in steps.items():
-            _write_link(key, step, Path(directory), execution, found)
+            assert found is not None
+            _write_link(key, step, Path(directory), execution, found[0])
         if as_json:
-            print_object({"ok": True, "keyid": key.keyid, "sha256": found.sha256, "envelope": json.loads(envelope.to_json())})
+            print_object({"ok": True, "keyid": key.keyid, "sha256": tree.sha256, "envelope": json.loads(envelope.to_json())})
         else:
             Outlet(1).write(write_bundle([envelope]))
         return Exit.OK
 
     return door(act, as_json)
+
+
+def _looked_at(document: Mapping[str, Any]) -> tuple[TreeDigest, TreeFacts]:
+    """What the workspace is now."""
+    read_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    engine_directory = _engine_directory(document)
+    with shown_progress() as on_progress:
+        found = tree_digest(document["workspace"], engine_directory=engine_directory, on_progress=on_progress)
+    told = TreeFacts(
+        sha256=found.sha256, profile=found.profile, level=found.level, engine_directory=engine_directory,
+        unproven=found.unproven, read_at=read_at,
+    )  # fmt: skip
+    return found, told
 
 
 def _key_outside(path: str, workspace: Path) -> PrivateKey:

@@ -222,7 +222,8 @@ def no_proof(why: str, detail: str) -> dict[str, Any]:
     return {
         "present": False, "run_id": "", "headline": "", "tree_sha256": "", "document_sha256": "", "proof_path": "",
         "snapshotted": False, "snapshot_error": "", "tree_fields_agree": True, "execution": {}, "failed_quality_gates": [],
-        "integrity": None, "bound": False, "reason": reason, "reasons": [reason], "axes": {},
+        "integrity": None, "bound": False, "reason": reason, "reasons": [reason], "axes": {}, "tree_profile": None,
+        "tree_level": None,
         "objections": [{"reason": reason, "detail": detail}],
     }  # fmt: skip
 

@@ -175,9 +175,7 @@ def _proved(course: Course, facts: Facts) -> Verdict:
 
     if course.run is None or facts.descendants_detected or not facts.descendants_quiescent:
         return judging.ProofVerdict(None)
-    binding = judging.proof_of(course.request, course.run, course.claim.directory.path)
-    course.proof = judging.record_members(binding)
-    course.attest = judging.attestation_of(binding, course.request, course.claim.directory)
+    binding, course.proof = judging.proof_of(course.request, course.run, course.claim.directory.path)
     course.recorder.told |= {"run_id": binding.run_id, "final_tree_sha256": binding.drift and binding.drift.current_tree}
     return judging.ProofVerdict(binding)
 
@@ -217,11 +215,21 @@ def _record_outcome(course: Course) -> None:
     assert course.progress is not None
     emptiness = None if course.reconciliation is None else course.reconciliation.emptiness
     course.recorder.ended(course.progress, course.exited_at, emptiness, course.output, course.proof)
-    if course.attest is not None:
-        try:
-            course.attest()
-        except (OSError, FableExecError) as error:  # the record stands all the same
-            course.chronicle.note("no attestation", error=str(error)[:_LONGEST_ERROR])
+    if course.proof is not None and course.proof["bound"]:
+        _attest(course)
+
+
+def _attest(course: Course) -> None:
+    """Where there is a key. Only now: an attestation of an end that was never recorded would tell what nobody knows."""
+    key_file = course.request.proof and course.request.proof["signing_key"]
+    if not key_file:
+        return
+    from fable_exec.keeper.attesting import write_attestation  # only who has a key needs what signs
+
+    try:
+        write_attestation(course.claim.directory, key_file)
+    except (OSError, FableExecError) as error:  # the record stands all the same
+        course.chronicle.note("no attestation", error=str(error)[:_LONGEST_ERROR])
 
 
 ACTIONS: dict[Action, Callable[[Course], Event | None]] = {

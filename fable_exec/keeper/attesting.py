@@ -6,31 +6,25 @@ import contextlib
 import os
 from pathlib import Path
 
-from fable_exec.attest import ExecutionFacts, PrivateKey, TreeFacts, attest, write_bundle
+from fable_exec.attest import ExecutionFacts, PrivateKey, RecordedProof, TreeFacts, attest, write_bundle
 from fable_exec.executions import ExecutionDirectory
 from fable_exec.executions.names import ATTESTATION_NAME
-from fable_exec.proofbind import DriftCheck, ProofBinding
 
 __all__ = ["write_attestation"]
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def write_attestation(directory: ExecutionDirectory, binding: ProofBinding, looked: DriftCheck, key_file: str) -> None:
-    """Sign what the record of an ended execution says and the tree that its bound proof names.
-
-    Args:
-        looked: how the tree was looked at.
+def write_attestation(directory: ExecutionDirectory, key_file: str) -> None:
+    """Sign what the record of an ended execution says of it, and of its bound proof.
 
     Raises:
         FableExecError, OSError: there is no key, or no attestation could be written; `fable-exec attest` makes one later.
     """
     reading = directory.state.read()
     document = {} if reading is None else reading.document
-    tree = TreeFacts(
-        sha256=binding.tree_sha256, profile=looked.profile, level=looked.level, engine_directory=looked.engine_directory
-    )  # fmt: skip
-    envelope = attest(PrivateKey.load(key_file), ExecutionFacts.of_state(document), tree, proof=binding)
+    execution, proof = ExecutionFacts.of_state(document), RecordedProof.of_state(document)
+    envelope = attest(PrivateKey.load(key_file), execution, TreeFacts.of_state(document), proof=proof)
     _write_whole(directory.path / ATTESTATION_NAME, write_bundle([envelope]))
 
 

@@ -92,7 +92,6 @@ class Course:
         self.gate_opened_at = self.said_at = 0.0
         self.run: RunOfJob | None = None
         self.proof: dict[str, Any] | None = None
-        self.attest: Callable[[], None] | None = None
         # Of all:
         self.sweeper: Sweeper | None = None
         self.recall_sweeper: Callable[[], Sweeper] | None = None

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from fable_exec.executions import ExecutionDirectory
 from fable_exec.keeper.requests import KeepRequest
 from fable_exec.keeper.runs import RunOfJob
 from fable_exec.proofbind import Axis, BindingPolicy, DriftCheck, ProofBinding, bind
@@ -17,7 +16,7 @@ from fable_exec.proofbind.signatures import GpgVerifier, JwtVerifier, PinnedKey,
 from fable_exec.proofbind.verdict import objections, record_members
 from fable_exec.treedigest import Profile
 
-__all__ = ["ProofVerdict", "attestation_of", "binding_policy", "proof_of", "record_members"]
+__all__ = ["ProofVerdict", "binding_policy", "proof_of"]
 
 _TREE_SECONDS = 600.0
 """A job may leave a file without end."""
@@ -38,29 +37,14 @@ class ProofVerdict:
         return self.binding is not None and not objections(self.binding)
 
 
-def proof_of(request: KeepRequest, run: RunOfJob, directory: Path) -> ProofBinding:
-    """The proof of a job of which nothing is left, kept in the execution's `directory`."""
+def proof_of(request: KeepRequest, run: RunOfJob, directory: Path) -> tuple[ProofBinding, dict[str, Any]]:
+    """The proof of a job of which nothing is left, kept in the execution's `directory`, and what the record tells of it."""
     assert request.proof is not None
     run.look()
     policy = binding_policy(request.proof)
     place, engine_directory = request.workspace["path"], request.engine_directory
-    return bind(place, engine_directory, directory, baseline_run_id=run.baseline, run_id=run.run_id, policy=policy)
-
-
-def attestation_of(binding: ProofBinding, request: KeepRequest, directory: ExecutionDirectory) -> Callable[[], None] | None:
-    """What attests the execution once its end is recorded; None where it is not bound, or nobody gave a key."""
-    key_file = request.proof and request.proof["signing_key"]
-    if not binding.bound or not key_file:
-        return None
-    assert request.proof is not None
-    looked = attrs.evolve(binding_policy(request.proof).check, engine_directory=request.engine_directory)
-
-    def attest() -> None:
-        from fable_exec.keeper.attesting import write_attestation  # only who has a key needs what signs
-
-        write_attestation(directory, binding, looked, key_file)
-
-    return attest
+    binding = bind(place, engine_directory, directory, baseline_run_id=run.baseline, run_id=run.run_id, policy=policy)
+    return binding, record_members(binding, policy.check)
 
 
 def binding_policy(terms: Mapping[str, Any]) -> BindingPolicy:

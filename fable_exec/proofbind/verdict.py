@@ -9,6 +9,7 @@ from typing import Any
 
 from fable_exec.proofbind.axes import Axis, AxisResult, failed, in_order, not_passed, result_of
 from fable_exec.proofbind.binding import ProofBinding
+from fable_exec.proofbind.drift import DriftCheck
 from fable_exec.proofbind.headline import Headline
 
 __all__ = ["objections", "record_members"]
@@ -29,7 +30,8 @@ def objections(binding: ProofBinding) -> tuple[AxisResult, ...]:
     return in_order({each.reason: each for each in found}.values())
 
 
-def record_members(binding: ProofBinding) -> dict[str, Any]:
-    """The binding and the objections as one JSON object, for the record of an execution."""
+def record_members(binding: ProofBinding, check: DriftCheck) -> dict[str, Any]:
+    """The binding, how its tree was looked at, and the objections as one JSON object, for the record of an execution."""
     against = [{"reason": each.reason, "detail": each.detail} for each in objections(binding)]
-    return {**binding.members(), "objections": against}
+    looked = {"tree_profile": check.profile.value, "tree_level": check.level.value}
+    return {**binding.members(), **looked, "objections": against}

@@ -21,6 +21,7 @@ from fable_exec.executions.proofterms import ProofTerms
 from fable_exec.proofbind import read_proof
 from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor
 from fable_exec.treedigest import tree_digest
+from tests.cli.typed import typed_here
 from tests.keeper.scenes import LONG_SECONDS, until
 from tests.proofbind.signed import PROOFS
 
@@ -182,8 +183,12 @@ def test_a_bound_execution_is_attested_with_the_key_that_was_given(proving: Prov
     subjects = {TREE_SUBJECT: document["final_tree_sha256"], PROOF_SUBJECT: document["proof"]["document_sha256"]}
     result = verify_attestation(envelope, [key.public], subjects)
     assert result.ok, result
-    told = json.loads(result.statement.to_json())["predicate"] if result.statement else {}
-    assert (told["bound"], told["execution"]["terminationReason"]) == (True, "completed")
+    assert result.statement is not None
+    told = result.statement.predicate
+    assert (told["bound"], told["execution"]["terminationReason"], told["tree"]["readAt"]) == (True, "completed", None)
+    assert (told["proof"]["runId"], told["tree"]["profile"]) == (document["run_id"], "loki-v3")
+    again = typed_here("attest", "--root", str(proving.supervisor.root), "--key", str(tmp_path / "key.pem"), execution.execution_id)
+    assert verify_attestation(again.stdout, [key.public], subjects).ok, again.stderr
     assert not verify_attestation(envelope, [key.public], {**subjects, TREE_SUBJECT: "0" * 64}).ok
 
 
