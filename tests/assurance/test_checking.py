@@ -15,7 +15,7 @@ from fable_exec.assurance import kripke as k
 from fable_exec.assurance.kripke import AF, AG, AU, AX, EF, EG, EU, EX, FALSE, TRUE, KripkeStructure, Not, check
 from tests.assurance.structures import FORMULAS, LEAVES, evaluate, holds, is_path, structures
 
-QUICK = settings(max_examples=60)
+QUICK = settings(max_examples=40)
 LONG = settings(max_examples=20_000)
 TRAFFIC = KripkeStructure(
     ["red", "green", "amber", "off"],
@@ -72,7 +72,7 @@ LAWS = [
 
 
 @pytest.mark.fuzz
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(structures(), FORMULAS, FORMULAS)
 def test_duals_and_expansions_hold(structure: KripkeStructure[int], one: k.Formula, other: k.Formula) -> None:
     for name, law in LAWS:

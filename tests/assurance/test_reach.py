@@ -134,3 +134,18 @@ def test_an_asset_as_an_object() -> None:
             {"mechanism": "send datagrams", "protection": "network", "layers": ["network namespace"]},
         ],
     }
+
+
+def test_a_workspace_below_tmp_has_one_layer_before_its_files_while_locked() -> None:
+    """Landlock's rule for the private /tmp holds for what is mounted below it; elsewhere there are two."""
+    layers = {}
+    for workspace in ("/srv/work", "/tmp/work"):
+        plan = compile_plan("auto", hosts.CAPABLE, Confinement(), FileView(workspace=workspace, writable=False))
+        layers[workspace] = next(way.layers for way in blast_radius(plan).ways if way.mechanism == "write a file")
+    assert layers == {"/srv/work": (Layer.MOUNTS, Layer.LANDLOCK), "/tmp/work": (Layer.MOUNTS,)}
+
+
+def test_what_a_root_of_its_own_holds_may_all_be_read() -> None:
+    """Of credentials the mounts are the one layer there; in plain mode the rules are."""
+    assert radius()[Asset.CREDENTIALS].worst.layers == (Layer.MOUNTS,)
+    assert radius(hosts.NO_NAMESPACES)[Asset.CREDENTIALS].worst.layers == (Layer.LANDLOCK,)
