@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -242,6 +244,7 @@ def test_manifests_of_other_rules_are_told_to_be(workspace: Path) -> None:
         (b'{"entries":[{"kind":"what","path":"a"}],"version":3}', "foreign"),
         (b'{"entries":[],"entries":[],"version":3}', "foreign"),
         ('{"entries":[{"kind":"missing","path":"é"}],"version":3}'.encode(), "foreign"),
+        (b'{"version":3.0}', "foreign"),
     ],
 )  # fmt: skip
 def test_what_is_no_manifest_is_refused_with_its_reason(data: bytes, reason: str) -> None:
@@ -320,3 +323,73 @@ def test_a_long_file_has_its_own_sha_256_and_needs_no_thread(workspace: Path, mo
     (workspace / "long").write_bytes(content)
     monkeypatch.setattr(threading.Thread, "start", None)
     assert manifest_of(workspace).entries[1].content == hashlib.sha256(content).hexdigest()
+
+
+def _both(workspace: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Manifests of both profiles, with rows of many kinds."""
+    (workspace / "sub").mkdir()
+    repository(workspace / "sub/lib", "x")
+    repository(workspace, "a", "sub/b")
+    os.mkfifo(workspace / "fifo")
+    (workspace / "link").symlink_to("a")
+    (workspace / os.fsdecode(b"\xff")).write_text("")
+    (workspace / "gone").write_text("")
+    git(workspace, "add", "gone")
+    (workspace / "gone").unlink()
+    loki, tree = (tree_digest(workspace, profile, engine_directory=".fable").manifest for profile in ("loki-v3", "tree"))
+    assert loki is not None and tree is not None
+    return json.loads(loki.data), json.loads(tree.data)
+
+
+ODD: list[Any] = [None, True, 0, 1.5, "", "a/b", "..", "\udcff", [], ["x"], [{}], {}, {"b": 1}, {"b": "YQ"}, 10**30]
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every (container, name) in it."""
+    for name, inner in list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()):
+        yield value, name
+        yield from _places(inner)
+
+
+def _refused_or_apart(document: dict[str, Any], original: Manifest) -> None:
+    try:
+        data = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii="version" in document).encode()
+        other = Manifest.from_bytes(data)
+    except (StateUnreadable, UnicodeEncodeError):
+        return
+    assert other.data == original.data or not diff(original, other).is_empty
+    assert other.engine_directory is None or isinstance(other.engine_directory, str)
+    assert all(isinstance(text, str) for entry in other.entries for text in (entry.path, entry.mode, entry.content))
+
+
+def test_a_manifest_with_anything_else_in_it_is_refused_or_differs(workspace: Path) -> None:
+    for document in _both(workspace):
+        text = json.dumps(document)
+        data = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii="version" in document).encode()
+        original = Manifest.from_bytes(data)
+        for number in range(sum(1 for _ in _places(document))):
+            for odd in ODD:
+                made = json.loads(text)
+                place, name = list(_places(made))[number]
+                place[name] = odd
+                _refused_or_apart(made, original)
+            made = json.loads(text)
+            place, name = list(_places(made))[number]
+            place.insert(0, place[name]) if isinstance(place, list) else place.update(more=place[name])
+            _refused_or_apart(made, original)
+
+
+def test_two_manifests_of_one_meaning_are_not_both_read() -> None:
+    row = b'{"kind":"file","mode":"0644","name":"%b","sha256":"1","size":1}'
+    root, below = b'{"entries":[%b],"mode":"0755","path":""}', b'{"entries":[%b],"mode":"0755","path":"a"}'
+    shapes = [
+        (root % (row % b"a/b"), below % b""), (root % (row % b"a"), below % b""), (below % b"", root % b""),
+        (root % b"", below % (row % b"c" + b"," + row % b"b")),
+    ]  # fmt: skip
+    for depth in range(100, 1100, 20):  # whatever the room on the stack is
+        with pytest.raises(StateUnreadable):
+            Manifest.from_bytes(b'{"a":' + b"[" * depth + b"]" * depth + b',"version":3}')
+    for directories in shapes:
+        with pytest.raises(StateUnreadable):
+            Manifest.from_bytes(b'{"directories":[' + b",".join(directories) + b'],"engine_directory":null,' + FORMAT)
+    assert Manifest.from_bytes(b'{"directories":[' + root % b"" + b"," + below % b"" + b'],"engine_directory":null,' + FORMAT)
