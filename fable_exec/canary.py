@@ -12,7 +12,7 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
@@ -34,6 +34,8 @@ ATTEMPTS: dict[str, str] = {
     "change_times": "host_metadata",
     "read_secret": "host_reads",
     "connect_tcp": "network",
+    "connect_reserved": "network",
+    "bind_reserved": "network",
     "connect_socket_file": "host_sockets",
     "connect_abstract": "host_sockets",
     "signal_host": "other_processes",
@@ -79,26 +81,29 @@ class CanaryReport:
         return tuple(each.name for each in self.attempts if each.protection == protection and not each.stopped)
 
 
-def run_canary(runner: Runner, open_ports: Collection[int] = ()) -> CanaryReport:
+def run_canary(runner: Runner, open_ports: Collection[int] = (), reserved_ports: Sequence[int] = ()) -> CanaryReport:
     """Send the canary through `runner`'s launcher; some 5 ms.
 
     Args:
         open_ports: TCP ports that commands may connect to, and the bait must not listen on.
+        reserved_ports: TCP ports that it must be refused; it tries the first.
 
     Raises:
         ConfinementUnavailable: it gave no answer, so nothing is proved.
     """
-    return report_of(lambda bait: runner.run_canary(bait).stdout.raw, open_ports)
+    return report_of(lambda bait: runner.run_canary(bait).stdout.raw, open_ports, reserved_ports)
 
 
-def report_of(send: Callable[[Mapping[str, Any]], bytes], open_ports: Collection[int] = ()) -> CanaryReport:
+def report_of(
+    send: Callable[[Mapping[str, Any]], bytes], open_ports: Collection[int] = (), reserved_ports: Sequence[int] = ()
+) -> CanaryReport:
     """The same of whoever `send`s a canary for the bait and returns what it wrote.
 
     Raises:
         ConfinementUnavailable: that was no answer, so nothing is proved.
     """
     with _bait(open_ports) as bait:
-        written = send(bait)
+        written = send({**bait, "reserved_port": reserved_ports[0] if reserved_ports else None})
     try:
         answers = json.loads(written)
         return CanaryReport(tuple(Attempt(name, ATTEMPTS[name], answers[name]) for name in ATTEMPTS if name in answers))
@@ -114,9 +119,11 @@ def judge(
     Args:
         writable: commands may write the workspace. network: what the policy says of it; what it opens is no way out.
     """
-    meant = {"workspace_writes"} if writable else set()
-    meant |= {"network"} if network == "full" else set()
-    return tuple(_judged(each, () if each.protection in meant else report.succeeded(each.protection)) for each in applied)
+    meant = {"write_workspace"} if writable else set()
+    meant |= {"connect_tcp"} if network == "full" else set()  # a reserved port stays one
+    return tuple(
+        _judged(each, tuple(name for name in report.succeeded(each.protection) if name not in meant)) for each in applied
+    )
 
 
 def _judged(each: Applied, broken_by: tuple[str, ...]) -> Applied:

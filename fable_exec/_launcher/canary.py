@@ -26,6 +26,7 @@ _SURFACE = {
     "aarch64": {"io_uring_setup": 425, "bpf": 280, "keyctl": 219, "perf_event_open": 241, "userfaultfd": 282, "add_key": 217},
 }
 _FILTERED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
+_REFUSED = (errno.EPERM, errno.EACCES)
 
 
 def fork_canary(bait: dict[str, Any], workspace: str, output: int) -> int:
@@ -67,6 +68,7 @@ def _attempts(bait: dict[str, Any], workspace: str) -> dict[str, Callable[[], ob
         "change_times": lambda: os.utime(bait["secret"]),
         "write_workspace": lambda: _create(os.path.join(workspace, _MARK)),
         "connect_tcp": lambda: _connect(socket.AF_INET, ("127.0.0.1", bait["tcp_port"])),
+        **_attempts_on(bait["reserved_port"]),
         "connect_socket_file": lambda: _connect(socket.AF_UNIX, bait["socket_file"]),
         "connect_abstract": lambda: _connect(socket.AF_UNIX, "\0" + bait["abstract_name"]),
         "signal_host": lambda: _signal(bait["host_pid"], bait["host_started"]),
@@ -93,6 +95,30 @@ def _connect(family: int, address: Any) -> None:
     with socket.socket(family, socket.SOCK_STREAM) as connection:
         connection.settimeout(_CONNECT_SECONDS)
         connection.connect(address)
+
+
+def _attempts_on(port: int | None) -> dict[str, Callable[[], object]]:
+    """On a reserved port, if there is one. Only the kernel's no counts: that somebody has the port or nobody proves nothing."""
+    if port is None:
+        return {}
+    address = ("127.0.0.1", port)
+    return {
+        "connect_reserved": lambda: _unless_not_refused(lambda: _connect(socket.AF_INET, address)),
+        "bind_reserved": lambda: _unless_not_refused(lambda: _bind(address)),
+    }
+
+
+def _unless_not_refused(attempt: Callable[[], object]) -> None:
+    try:
+        attempt()
+    except OSError as error:
+        if error.errno in _REFUSED:
+            raise
+
+
+def _bind(address: tuple[str, int]) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.bind(address)
 
 
 def _signal(pid: int, started: str) -> None:

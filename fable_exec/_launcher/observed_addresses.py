@@ -65,14 +65,15 @@ class Network:
 
     Args:
         rules: "kind": "own" (a network of the launcher's, loopback only), "ports" (TCP to and on the listed ports of the host's)
-            or "open"; "connect" and "bind": the ports; "names": whose abstract names there are: "own", the host's as well but
-            out of reach ("scoped"), or "open".
+            or "open"; "connect" and "bind": the ports; "reserved": TCP ports that are refused whatever the kind; "names": whose
+            abstract names there are: "own", the host's as well but out of reach ("scoped"), or "open".
     """
 
     def __init__(self, rules: dict[str, Any], budget: Budget) -> None:
         self._budget = budget
         self._kind: str = rules["kind"]
         self._ports: dict[str, list[int]] = {"connect": rules["connect"], "send": rules["connect"], "bind": rules["bind"]}
+        self._reserved: list[int] = rules["reserved"]
         self._names: str = rules["names"]
 
     def refuses(self, operation: str, address: Address, pid: int, descriptor: int) -> bool | None:
@@ -82,11 +83,16 @@ class Network:
         OverBudget when too many sockets would have to be looked through.
         """
         self._budget.check()
-        if not self._may_refuse(operation, address):
+        reserved, by_kind = address.port in self._reserved, self._may_refuse(operation, address)
+        if not reserved and not by_kind:
             return False
         ours = _kind_of(pid, descriptor)
         if ours is None or not _takes(ours, address) or (operation == "send" and not ours.datagrams):
             return None  # the address of another kind of socket is a fault of the caller's
+        if reserved and not ours.datagrams:  # they are Landlock's, which knows TCP
+            return True
+        if not by_kind:
+            return None  # a datagram that goes through tells nothing of the connection that did not
         if address.family == socket.AF_UNIX:
             return self._hides_name(address.name, pid)
         if self._kind == "own" and _is_loopback(address):

@@ -160,7 +160,8 @@ def linux_room(
     launchers = Launchers(_identity(workspace))
     try:
         runner = Runner(launchers, plan_for)
-        runner.report(judge(runner.plan.applied, run_canary(runner), writable=True, network=wanted.network))
+        report = run_canary(runner, reserved_ports=wanted.reserved_ports)
+        runner.report(judge(runner.plan.applied, report, writable=True, network=wanted.network))
         refuse_unmet(runner.applied, launchers.support(), policy.launch)
         yield LinuxRoom(boundary, workspace, environment, runner)
     finally:

@@ -223,7 +223,7 @@ class ConfinedCommands:
         if confinement.asks_for_nothing:
             self._reports[read_only] = CanaryReport(())
             return
-        report = run_canary(runner, confinement.connect_ports)
+        report = run_canary(runner, confinement.connect_ports, confinement.reserved_ports)
         applied = judge(runner.plan.applied, report, writable=not read_only, network=confinement.network)
         if not read_only and confinement.mode("later_files") != "off":
             self.private()

@@ -154,7 +154,7 @@ def _shown(mode: LauncherMode, confinement: Confinement, launcher_key: Symbol) -
         named = Condition(argument=4, mask=2**64 - 1, values=(0,), among=False, wide=True)
         rules.append(Rule(("connect", "bind"), NOTIFY, (), "addresses"))
         rules.append(Rule(("sendto",), NOTIFY, (named,), "addresses"))
-        if mode != "plain":  # there and with listed ports no datagram socket can be made
+        if mode != "plain":  # there no datagram socket can be made, or none that is refused anything
             rules.append(Rule(("sendmsg",), NOTIFY, (_without(2, _MSG_NOSIGNAL),), "addresses, in memory"))
             rules.append(Rule(("sendmmsg",), NOTIFY, (), "addresses, in memory"))
     if _watches_ends(mode, confinement):
@@ -184,7 +184,7 @@ def _watched_files(mode: LauncherMode, confinement: Confinement) -> dict[str, tu
 
 def _watches_addresses(mode: LauncherMode, confinement: Confinement) -> bool:
     if mode == "plain":
-        return confinement.network == "ports"
+        return confinement.network == "ports" or (confinement.network == "full" and bool(confinement.reserved_ports))
     return confinement.confines_files or _network_kind(mode, confinement) != "open"
 
 
@@ -221,6 +221,7 @@ def observer_of(
     files: dict[str, Any] | None,
     *,
     scoped: bool,
+    ports_held: bool,
 ) -> dict[str, Any]:
     """What the observer is told, ready for JSON.
 
@@ -228,6 +229,7 @@ def observer_of(
         rules: as `observed` gives them.
         files: how to judge a path, None where the plan leaves files alone.
         scoped: Landlock keeps commands from abstract sockets outside.
+        ports_held: it has rules for TCP ports.
     """
     rules = tuple(rules)
     numbers = ARCHITECTURES[architecture].numbers
@@ -247,6 +249,7 @@ def observer_of(
             "kind": _network_kind(mode, confinement),
             "connect": list(confinement.connect_ports),
             "bind": list(confinement.bind_ports),
+            "reserved": list(confinement.reserved_ports) if ports_held else [],
             "names": _names_kind(mode, confinement, scoped=scoped),
         },
         "reads": confinement.observe == "reads",

@@ -24,6 +24,7 @@ from fable_exec.policy.confinement import Confinement
 
 __all__ = ["call_step", "file_step"]
 
+_ABI_WITH_PORTS = 4
 _ABI_WITH_SCOPES = 6
 _SCOPES = ("abstract_unix_socket", "signal")
 _HOST_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -49,7 +50,9 @@ def call_step(
         return ("load_filter", _assembled(rules, support.machine)), None
     rules = observed(rules, mode, confinement, Symbol(filters.LAUNCHER_KEY))
     scoped = confinement.confines_files and support.landlock_abi >= _ABI_WITH_SCOPES
-    observer = observer_of(rules, support.machine, mode, confinement, _judged_files(mode, confinement, view), scoped=scoped)
+    ports_held = confinement.confines_files and support.landlock_abi >= _ABI_WITH_PORTS
+    files = _judged_files(mode, confinement, view)
+    observer = observer_of(rules, support.machine, mode, confinement, files, scoped=scoped, ports_held=ports_held)
     return ("load_filter", assemble(rules, support.machine).to_wire()), observer
 
 

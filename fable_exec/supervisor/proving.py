@@ -53,4 +53,5 @@ def _report(policy: BrokerPolicy, owner: tuple[int, int], send: SendCanary) -> C
         os.chmod(parent, 0o711)
         runtime = Path(parent, "runtime")
         make_runtime(runtime, *owner)
-        return report_of(lambda bait: send(runtime, bait), policy.confinement.connect_ports)
+        confinement = policy.confinement
+        return report_of(lambda bait: send(runtime, bait), confinement.connect_ports, confinement.reserved_ports)

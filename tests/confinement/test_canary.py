@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 
-from fable_exec import Confinement, ConfinementUnavailable
+from fable_exec import BrokerPolicy, Confinement, ConfinementUnavailable
 from fable_exec.broker import confined as room
 from fable_exec.confine import FileView, Plan
 from fable_exec.policy import PROTECTIONS, Protections
@@ -71,8 +73,8 @@ INJECTED: list[tuple[str, str, str, Callable[[Plan], Plan]]] = [
 def test_what_is_announced_and_does_not_hold_is_found_out(
     mode: str, protection: str, harm: Callable[[Plan], Plan], workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compile_plan = room.compile_plan  # type: ignore[attr-defined]  # as that room imported it
-    monkeypatch.setattr(room, "compile_plan", lambda *arguments, **named: harm(compile_plan(*arguments, **named)))
+    compiled = room.compile_command_plan  # type: ignore[attr-defined]  # as that room imported it
+    monkeypatch.setattr(room, "compile_command_plan", lambda *arguments, **named: harm(compiled(*arguments, **named)))
     with confined(workspace, mode, confinement=DEGRADABLE) as broker:
         told = {each.protection: each for each in broker.execute_command(("true",)).confinement}
     assert (told[protection].state, told[protection].means != "") == ("degraded", True)
@@ -92,6 +94,35 @@ def test_the_canary_is_stopped_everywhere_it_matters(mode: str, workspace: Path)
     succeeded = {each.protection for each in report.attempts if not each.stopped}
     assert {name for name in succeeded if claimed[name] == "active"} == set()
     assert len(report.digest) == 64
+
+
+def unused_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@pytest.mark.requires_ability("landlock")
+@pytest.mark.parametrize("holds", [True, False])
+@in_modes("slots", "plain")
+def test_a_reserved_port_that_is_not_refused_is_found_out(
+    mode: str, holds: bool, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole network is open, and the plan that is performed says nothing of ports."""
+    compiled = room.compile_command_plan  # type: ignore[attr-defined]  # as that room imported it
+
+    def without_ports(policy: BrokerPolicy, *rest: Any, **named: Any) -> Plan:
+        open_ports = attrs.evolve(policy, confinement=attrs.evolve(policy.confinement, reserved_ports=()))
+        other: Plan = compiled(open_ports, *rest, **named)
+        return attrs.evolve(other, applied=compiled(policy, *rest, **named).applied)
+
+    if not holds:
+        monkeypatch.setattr(room, "compile_command_plan", without_ports)
+    confinement = attrs.evolve(DEGRADABLE, network="full", reserved_ports=(unused_port(),))
+    with confined(workspace, mode, confinement=confinement) as broker:
+        told = {each.protection: each for each in broker.execute_command(("true",)).confinement}["network"]
+    through = "announced, but the canary got through: connect_reserved, bind_reserved"
+    assert (told.state, told.reason) == (("active", "") if holds else ("degraded", through))
 
 
 @pytest.mark.parametrize("network", ["full", "ports"])

@@ -267,3 +267,38 @@ def test_each_of_many_servers_is_found(mode: str, workspace: Path) -> None:
         ("connect", "127.0.0.1:65535", "network"),
         ("connect", "@" + "own" * 30, "host_sockets"),
     }
+
+
+RESERVED = """
+import contextlib, socket, sys
+port, free = int(sys.argv[1]), int(sys.argv[2])
+for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+    for attempt in ("connect", "bind"):
+        with contextlib.suppress(OSError), socket.socket(family) as tcp:
+            getattr(tcp, attempt)((host, port))
+            print(attempt, host)
+for kind, number in ((socket.SOCK_STREAM, free), (socket.SOCK_DGRAM, port)):  # another port, and another protocol
+    with socket.socket(socket.AF_INET, kind) as other:
+        other.bind(("127.0.0.1", number))
+"""
+
+
+def unused_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@pytest.mark.requires_ability("landlock")
+@pytest.mark.parametrize("network", ["full", "off"])
+@in_modes()
+def test_reserved_ports_that_are_refused_are_told(mode: str, network: str, workspace: Path) -> None:
+    if (mode, network) == ("plain", "off"):
+        pytest.skip("there is no socket to refuse a port to")
+    port, free = unused_port(), unused_port()
+    confinement = Confinement(network=network, reserved_ports=(port,))  # type: ignore[arg-type]  # a word from the table
+    with confined(workspace, mode, confinement=confinement, allowed_executables=PROGRAMS) as broker:
+        result = python(broker, RESERVED, port, free)
+    assert (result.exit_code, result.stdout) == (0, ""), result.stderr
+    hosts = ("127.0.0.1", "[::1]")
+    assert told(result) == {(word, f"{host}:{port}", "network") for word in ("connect", "bind") for host in hosts}
