@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+import hypothesis
 from hypothesis import strategies as st
 
 from fable_exec.assurance import kripke as k
@@ -12,6 +13,7 @@ from fable_exec.assurance import kripke as k
 NAMES = ("p", "q", "r")
 _MOST_WORLDS = 5
 _MOST_NEXT = 2
+_QUICK_EXAMPLES = 100
 
 
 @st.composite
@@ -34,6 +36,12 @@ FORMULAS = st.recursive(
     ),
     max_leaves=4,
 )
+
+
+def few(examples: int) -> hypothesis.settings:
+    """So many examples in the quick profile, whose tests cost little together; a tenth of what `make fuzz` gives to others."""
+    usual = hypothesis.settings.default.max_examples
+    return hypothesis.settings(max_examples=examples if usual <= _QUICK_EXAMPLES else usual // 10)
 
 
 def paths(structure: k.KripkeStructure[int], world: int) -> Iterator[tuple[int, ...]]:

@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fable_exec.assurance.causal import CausalDAG, CycleFound, NodeKind
+from tests.assurance.structures import few
 
 SPRINKLER = CausalDAG([("season", "rain"), ("season", "sprinkler"), ("rain", "wet"), ("sprinkler", "wet"), ("wet", "slippery")])
 
@@ -43,7 +44,7 @@ def separated_as_networkx_says(edges: list[tuple[str, str]], xs: set[str], ys: s
 
 
 @pytest.mark.fuzz
-@settings(max_examples=40)
+@few(40)
 @given(questions())
 def test_independence_agrees_with_networkx(question: tuple[Any, ...]) -> None:
     separated_as_networkx_says(*question)
@@ -83,7 +84,7 @@ def is_open(graph: CausalDAG, trail: list[str], given: set[str]) -> bool:
 
 
 @pytest.mark.fuzz
-@settings(max_examples=40)
+@few(40)
 @given(questions())
 def test_independence_is_that_no_trail_is_open(question: tuple[Any, ...]) -> None:
     edges, xs, ys, zs = question
@@ -172,7 +173,7 @@ def factorised(graph: CausalDAG, tables: Tables, node: str, value: int) -> dict[
 
 
 @pytest.mark.fuzz
-@settings(max_examples=40)
+@few(40)
 @given(models())
 def test_an_intervention_is_the_truncated_factorisation(model: tuple[Any, ...]) -> None:
     graph, tables, node, value = model
@@ -218,7 +219,7 @@ def test_a_cycle_is_refused_by_name(edges: list[tuple[str, str]], cycle: str) ->
 
 
 @pytest.mark.fuzz
-@settings(max_examples=40)
+@few(40)
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.sampled_from("abcde")), unique=True))
 def test_any_edges_are_a_graph_in_order_or_have_the_cycle_that_is_named(edges: list[tuple[str, str]]) -> None:
     try:
@@ -256,7 +257,7 @@ def test_what_is_no_edge_is_refused(edges: list[Any]) -> None:
 
 
 @pytest.mark.fuzz
-@settings(max_examples=30)
+@few(30)
 @given(graphs(), st.floats(-5, 5))
 def test_json_keeps_everything(edges: list[tuple[str, str]], weight: float) -> None:
     graph = CausalDAG([(*edges[0], weight), *edges[1:]], {edges[0][0]: NodeKind.ASSET})

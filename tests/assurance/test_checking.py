@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from fable_exec.assurance import kripke as k
 from fable_exec.assurance.kripke import AF, AG, AU, AX, EF, EG, EU, EX, FALSE, TRUE, KripkeStructure, Not, check
-from tests.assurance.structures import FORMULAS, LEAVES, evaluate, holds, is_path, structures
+from tests.assurance.structures import FORMULAS, LEAVES, evaluate, few, holds, is_path, structures
 
-QUICK = settings(max_examples=40)
+QUICK = few(40)
 LONG = settings(max_examples=20_000)
 TRAFFIC = KripkeStructure(
     ["red", "green", "amber", "off"],
@@ -42,7 +42,7 @@ def test_it_agrees_on_twenty_thousand_structures_and_formulas(structure: KripkeS
     agrees(structure, formula)
 
 
-@settings(max_examples=15)
+@few(15)
 @given(structures(), st.sampled_from([AX, EX, AF, EF, AG, EG]), LEAVES, LEAVES)
 def test_the_evaluator_itself_needs_no_labels_put_in(
     structure: KripkeStructure[int], kind: type, one: k.Formula, two: k.Formula
@@ -72,7 +72,7 @@ LAWS = [
 
 
 @pytest.mark.fuzz
-@settings(max_examples=25)
+@few(25)
 @given(structures(), FORMULAS, FORMULAS)
 def test_duals_and_expansions_hold(structure: KripkeStructure[int], one: k.Formula, other: k.Formula) -> None:
     for name, law in LAWS:
@@ -171,7 +171,7 @@ def test_worlds_may_be_any_values_and_transitions_may_repeat() -> None:
 
 
 @pytest.mark.fuzz
-@settings(max_examples=30)
+@few(30)
 @given(structures(), FORMULAS)
 def test_json_keeps_what_is_true(structure: KripkeStructure[int], formula: k.Formula) -> None:
     back = KripkeStructure.from_json(structure.to_json())
