@@ -10,6 +10,7 @@ import attrs
 import click
 
 from fable_exec.cli.digest_progress import shown_progress
+from fable_exec.cli.engine_directory import one_name
 from fable_exec.cli.exits import Exit
 from fable_exec.cli.showing import at_the_door, one_line, print_object, print_text, say
 from fable_exec.errors import StateUnreadable
@@ -40,7 +41,7 @@ def _kept(_: click.Context, __: click.Parameter, given: str | None) -> Manifest 
     "--level", type=click.Choice([each.value for each in Level]), default=Level.STABLE.value, show_default=True,
     help="What it promises of a tree that somebody may be changing.",
 )  # fmt: skip
-@click.option("--engine-dir", metavar="NAME", help="A directory at the top whose content does not count.")
+@click.option("--engine-dir", metavar="NAME", callback=one_name, help="A directory at the top whose content does not count.")
 @click.option("--manifest", "with_manifest", is_flag=True, help="Print the manifest as well, on the second line.")
 @click.option("--diff", "kept", metavar="FILE", callback=_kept, help="Tell what differs from the manifest in FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print one object.")

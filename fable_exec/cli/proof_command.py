@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from fable_exec.cli.engine_directory import one_name
 from fable_exec.cli.exits import Exit
 from fable_exec.cli.showing import at_the_door, one_line, print_object, print_text, say
 from fable_exec.errors import InvalidRequest
@@ -65,12 +66,6 @@ def _jwks(_: click.Context, __: click.Parameter, given: str | None) -> list[Sign
         raise click.BadParameter(one_line(f"{given}: {error}")) from error
 
 
-def _name(_: click.Context, __: click.Parameter, given: str) -> str:
-    if given in ("", ".", "..") or "/" in given:
-        raise click.BadParameter("give the name of one directory at the top of the workspace")
-    return given
-
-
 def _axes(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> list[Axis]:
     return [Axis(value) for value in given]
 
@@ -86,7 +81,7 @@ _ENGINE = click.option(
     metavar="NAME",
     default=".loki",
     show_default=True,
-    callback=_name,
+    callback=one_name,
     help="The run's own directory, whose content does not count.",
 )
 _PROFILE = click.option(

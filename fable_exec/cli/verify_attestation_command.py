@@ -13,6 +13,7 @@ from fable_exec.attest import (
     PREDICATE_TYPE,
     TREE_SUBJECT,
     AttestationResult,
+    Objection,
     PublicKey,
     Statement,
     read_bundle,
@@ -26,6 +27,7 @@ from fable_exec.cli.showing import at_the_door, one_line, print_object, say
 from fable_exec.errors import InvalidRequest, StateUnreadable
 from fable_exec.keypairs.public import MAX_PEM_BYTES
 from fable_exec.treedigest import Profile, tree_digest
+from fable_exec.treedigest.values import is_one_name
 
 __all__ = ["command"]
 
@@ -71,6 +73,7 @@ def command(
 
     def act() -> int:
         name, data = file
+        _refuse_doubled([*artifacts, *subjects, *([] if workspace is None else [TREE_SUBJECT])])
         question = _Question(_public(keys), threshold, predicate_type, {**digests(artifacts), **subjects}, workspace)
         results = [question.asked_of(each) for each in _envelopes(data)]
         ok = any(result.ok for result in results)
@@ -82,6 +85,13 @@ def command(
         return Exit.OK if ok else Exit.FAILED
 
     return at_the_door(act, as_json=as_json)
+
+
+def _refuse_doubled(names: Sequence[str]) -> None:
+    """What has two digests could only be about one of them."""
+    doubled = next((name for name in names if names.count(name) > 1), None)
+    if doubled is not None:
+        raise InvalidRequest(f"{doubled} is given twice")
 
 
 def _public(keys: Sequence[tuple[str, bytes]]) -> list[PublicKey]:
@@ -120,6 +130,10 @@ class _Question:
         rules = _rules_of(signed.statement)
         if rules not in self._trees:
             self._trees[rules] = _digest_of(self.workspace, *rules)
+        if not self._trees[rules]:
+            unchecked = Objection("subject-unchecked", f"{self.workspace} has no digest by the rules that the statement names")
+            others = (each for each in signed.objections if each.reason != unchecked.reason)
+            return attrs.evolve(signed, objections=(*others, unchecked))
         return self._verified(envelope, {**self.subjects, TREE_SUBJECT: self._trees[rules]})
 
     def _verified(self, envelope: bytes, subjects: Mapping[str, str]) -> AttestationResult:
@@ -136,11 +150,11 @@ def _rules_of(statement: Statement) -> tuple[Profile, str | None]:
 
 
 def _digest_of(workspace: str, profile: Profile, engine_directory: str | None) -> str:
+    """ "" where it has none by those rules: no git worktree, or no name that a directory can have."""
+    if engine_directory is not None and not is_one_name(engine_directory):
+        return ""
     with shown_progress() as on_progress:
-        found = tree_digest(workspace, profile, engine_directory=engine_directory, on_progress=on_progress)
-    if not found.sha256:
-        raise InvalidRequest(f"{workspace} is not the top of a git worktree, so it has no digest of the profile loki-v3")
-    return found.sha256
+        return tree_digest(workspace, profile, engine_directory=engine_directory, on_progress=on_progress).sha256
 
 
 def _told(name: str, results: Sequence[AttestationResult]) -> Iterator[str]:

@@ -23,6 +23,7 @@ from fable_exec.proofbind.changes import DEADLINE_SECONDS, CannotTell, diff_stat
 from fable_exec.proofbind.documents import ProofDocument, member
 from fable_exec.treedigest import Level, Profile, tree_digest
 from fable_exec.treedigest.repository import open_repository
+from fable_exec.treedigest.values import is_one_name
 
 __all__ = ["Drift", "DriftCheck", "check_drift", "tree_fields", "tree_fields_agree", "unchecked_drift"]
 
@@ -52,8 +53,8 @@ class DriftCheck:
 
     @engine_directory.validator
     def _is_one_name(self, _: Any, name: str) -> None:
-        if not name or "/" in name or name in (".", ".."):
-            raise ValueError(f"engine_directory is a single name of the top, not {name!r}")
+        if not is_one_name(name):
+            raise ValueError(f"engine_directory is a single name of the top, in UTF-8, not {name!r}")
 
 
 @attrs.frozen(kw_only=True)

@@ -20,7 +20,7 @@ from fable_exec.treedigest.manifests import Manifest
 from fable_exec.treedigest.reading import Reader
 from fable_exec.treedigest.scanning import Scanner, unstable
 from fable_exec.treedigest.trees import digest_tree
-from fable_exec.treedigest.values import Difference, Level, Profile, Progress
+from fable_exec.treedigest.values import Difference, Level, Profile, Progress, is_one_name
 from fable_exec.treedigest.watching import Watch
 
 __all__ = ["TreeDigest", "tree_digest", "verify"]
@@ -88,8 +88,8 @@ def tree_digest(
     profile, level = Profile(profile), Level(level)
     if cache is not None and level is not Level.FAST:
         raise ValueError(f"a cache is a hint and level {level.value!r} a promise; use level 'fast' with it")
-    if engine_directory is not None and (not engine_directory or "/" in engine_directory or engine_directory in (".", "..")):
-        raise ValueError(f"engine_directory is the name of one directory, not {engine_directory!r}")
+    if engine_directory is not None and not is_one_name(engine_directory):
+        raise ValueError(f"engine_directory is the name of one directory, in UTF-8, not {engine_directory!r}")
     if engine_directory is None and profile is Profile.LOKI_V3:
         engine_directory = _LOKI_ENGINE_DIRECTORY
     with _opened(workspace) as held:

@@ -18,7 +18,7 @@ import attrs
 
 from fable_exec.errors import StateUnreadable
 from fable_exec.treedigest.forms import FORMAT, LOKI_EXCLUDED_AT_TOP, canonical_json, loki_manifest, name_json, tree_manifest
-from fable_exec.treedigest.values import Entry, EntryKind, Profile
+from fable_exec.treedigest.values import Entry, EntryKind, Profile, is_one_name
 
 __all__ = ["Manifest"]
 
@@ -120,13 +120,9 @@ def _engine_directory(document: Mapping[str, Any]) -> str | None:
     else:
         at_top = document.get("filesystem_walk_excluded_top_level_directories", [])
         name = next((name for name in at_top if name not in LOKI_EXCLUDED_AT_TOP), None)
-    if name is not None and not _is_one_name(name):
+    if name is not None and not is_one_name(name):
         raise ValueError("the engine's directory is no single name")
     return name
-
-
-def _is_one_name(name: object) -> bool:
-    return isinstance(name, str) and name not in ("", ".", "..") and "/" not in name
 
 
 _NAME = (str, dict)
@@ -183,7 +179,7 @@ def _tree_entries(document: dict[str, Any]) -> Iterator[Entry]:
 
 def _tree_entry(directory: str, row: dict[str, Any]) -> Entry:
     kind, name, content = _kind(row, _TREE_ROWS), _name(row["name"]), row.get("sha256", "")
-    if not _is_one_name(name):
+    if "/" in name or name in ("", ".", ".."):
         raise ValueError("a name that is a path")
     if "target" in row:
         content = _name(row["target"])

@@ -13,7 +13,21 @@ from typing import Any
 import attrs
 import pytest
 
-from fable_exec.attest import PROOF_SUBJECT, TREE_SUBJECT, Envelope, ExecutionFacts, PrivateKey, TreeFacts, attest, write_bundle
+from fable_exec.attest import (
+    PREDICATE_TYPE,
+    PROOF_SUBJECT,
+    TREE_SUBJECT,
+    Envelope,
+    ExecutionFacts,
+    PrivateKey,
+    Statement,
+    Subject,
+    TreeFacts,
+    attest,
+    write_bundle,
+)
+from fable_exec.attest.attesting import sign
+from fable_exec.attest.statements import PAYLOAD_TYPE
 from fable_exec.cli.program import main
 from fable_exec.supervisor import ExecutionSpec, Supervisor
 from fable_exec.treedigest import tree_digest
@@ -188,7 +202,14 @@ def forged(tmp_path: Path, workspace: Path) -> dict[str, Any]:
     facts = ExecutionFacts(argv=("make",), policy_digest="c" * 64)
     envelope = attest(key, facts, TreeFacts(sha256=tree_digest(workspace).sha256), artifacts={"foo": digest})
     (tmp_path / "file").write_bytes(write_bundle([envelope]))
-    return {"key": tmp_path / "key.pub", "file": tmp_path / "file", "envelope": envelope, "digest": digest, "top": tmp_path}
+    return {
+        "signer": key,
+        "key": tmp_path / "key.pub",
+        "file": tmp_path / "file",
+        "envelope": envelope,
+        "digest": digest,
+        "top": tmp_path,
+    }
 
 
 def test_it_holds_only_for_what_is_named(forged: dict[str, Any], workspace: Path, type_here: Type) -> None:
@@ -247,6 +268,28 @@ def test_of_several_lines_one_must_hold_and_otherwise_each_says_why(
     assert type_here(*start, file) == (1, "", f"fable-exec: REFUSED: {file}: it holds no attestation\n")
 
 
+@pytest.mark.parametrize(
+    "rules",
+    [{"engineDirectory": odd} for odd in ("a/b", "", ".", "..", "\0", "a\0b", 5)]
+    + [{"profile": "loki-v3"}, {"profile": 5}, 5, None],
+)
+def test_a_statement_with_odd_rules_is_refused_and_hides_no_other(
+    rules: Any, forged: dict[str, Any], workspace: Path, type_here: Type
+) -> None:
+    (workspace / "file").write_text("x")
+    payload = Statement((Subject(TREE_SUBJECT, "0" * 64),), PREDICATE_TYPE, {"tree": rules}).to_json()
+    odd = sign(forged["signer"], PAYLOAD_TYPE, payload)
+    facts = ExecutionFacts(argv=("make",), policy_digest="c" * 64)
+    good = attest(forged["signer"], facts, TreeFacts(sha256=tree_digest(workspace).sha256))
+    start = ("verify-attestation", "--key", forged["key"], "--workspace", workspace)
+    file = forged["top"] / "many"
+    file.write_bytes(write_bundle([odd]))
+    status, _, err = type_here(*start, file)
+    assert status == 1 and "(subject-" in err and "defect" not in err, err
+    file.write_bytes(write_bundle([odd, good]))
+    assert type_here(*start, file)[0] == 0
+
+
 def test_a_file_or_key_that_cannot_be_read_exits_2(forged: dict[str, Any], type_here: Type) -> None:
     nothing = forged["top"] / "nothing"
     assert type_here("verify-attestation", "--key", forged["key"], nothing)[0] == 2
@@ -258,6 +301,10 @@ def test_a_file_or_key_that_cannot_be_read_exits_2(forged: dict[str, Any], type_
         assert type_here("verify-attestation", "--key", forged["key"], "--subject", subject, forged["file"])[0] == 2
     twice = ["--subject", f"a={'0' * 64}", "--subject", f"a={'1' * 64}"]
     assert type_here("verify-attestation", "--key", forged["key"], *twice, forged["file"])[0] == 2
+    tree = ["--subject", f"{TREE_SUBJECT}={'0' * 64}", "--workspace", forged["top"]]
+    assert type_here("verify-attestation", "--key", forged["key"], *tree, forged["file"])[0] == 2
+    both = ["--subject", f"foo={forged['digest']}", "--artifact", f"foo={forged['top'] / 'foo'}"]
+    assert type_here("verify-attestation", "--key", forged["key"], *both, forged["file"])[0] == 2
     assert type_here("verify-attestation", "--key", forged["key"], "--threshold", 2, forged["file"])[0] == 2
 
 

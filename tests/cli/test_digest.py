@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fable_exec.treedigest import tree_digest
-from tests.cli.typed import PROGRAM, environment, the_object, typed
+from tests.cli.typed import PROGRAM, environment, the_object, typed, typed_here
 from tests.treedigest import vectors
 
 
@@ -55,6 +55,14 @@ def test_json_is_one_object(tree: Path, tmp_path: Path) -> None:
     finished = typed("digest", str(tree), "--json", "--diff", str(tmp_path / "kept"))
     members = the_object(finished)
     assert (finished.returncode, members["ok"], members["difference"]["removed"]) == (1, False, ["\udcff"])
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", os.fsdecode(b"\xff")])
+def test_what_is_no_name_of_a_directory_is_wrong_usage(name: str, tree: Path) -> None:
+    for profile in ("tree", "loki-v3"):
+        assert typed_here("digest", "--engine-dir", name, "--profile", profile, str(tree)).returncode == 2
+        with pytest.raises(ValueError, match="name of one directory"):
+            tree_digest(tree, profile, engine_directory=name)
 
 
 def test_no_worktree_has_no_digest_and_says_what_has_one(tree: Path) -> None:
