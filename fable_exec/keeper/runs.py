@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from fable_exec.errors import FableExecError
 from fable_exec.keeper.requests import KeepRequest
+from fable_exec.pathguard import Workspace
+from fable_exec.proofbind.runids import read_run_id
 
 __all__ = ["LOOK_SECONDS", "RunOfJob", "run_of"]
 
@@ -30,10 +33,6 @@ class RunOfJob:
             self.run_id = named
 
     def _named(self) -> str:
-        from fable_exec.errors import FableExecError  # only keepers of such jobs have memory for what reads a workspace
-        from fable_exec.pathguard import Workspace
-        from fable_exec.proofbind.binding import read_run_id
-
         workspace, engine_directory = self._place
         try:
             with Workspace.open(workspace) as held:

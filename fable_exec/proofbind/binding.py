@@ -23,19 +23,19 @@ from fable_exec.proofbind.drift import Drift, DriftCheck, check_drift, tree_fiel
 from fable_exec.proofbind.facts import Facts
 from fable_exec.proofbind.headline import recorded_headline
 from fable_exec.proofbind.integrity import IntegrityResult, verify_integrity
+from fable_exec.proofbind.runids import is_run_id, read_run_id
 from fable_exec.proofbind.signatures import SignatureVerifier
 from fable_exec.proofbind.snapshots import SNAPSHOT_NAME, keep_snapshot
 from fable_exec.proofbind.verifying import axes_members, integrity_members
 from fable_exec.strictjson import MAX_DOCUMENT_BYTES
 from fable_exec.treedigest.watching import Stamp, stamp_of
 
-__all__ = ["BindingPolicy", "ProofBinding", "bind", "is_run_id", "read_run_id"]
+__all__ = ["BindingPolicy", "ProofBinding", "bind"]
 
 PROOF_NAME = "proof.json"
 
 _COMPARED = frozenset({Axis.DIFF, Axis.TREE, Axis.TREE_FIELDS, Axis.RUN_ID, Axis.FRESHNESS})
 _ALWAYS = _COMPARED - {Axis.DIFF}
-_MAX_RUN_ID = 200
 _TOLD_OF_EXECUTION = (
     "terminated", "status", "reason", "signal", "exit_code", "outcome", "run_status", "blocking_gate", "blocking_gate_failures",
     "blocking_gate_threshold",
@@ -134,24 +134,6 @@ class ProofBinding:
             },
             "bound": self.bound, "reason": self.reason, "reasons": list(self.reasons), "axes": axes_members(self.axes),
         }  # fmt: skip
-
-
-def read_run_id(workspace: Workspace, engine_directory: str) -> str:
-    """The run that the state file `ENGINE_DIRECTORY/state/trust-run-id` names, "" where it names none that could have a proof.
-
-    Raises nothing for what stands there. Before a run is started this is the baseline for `bind`.
-    """
-    try:
-        content = workspace.read(WorkspacePath(components=(engine_directory, "state", "trust-run-id")), _MAX_RUN_ID * 2)
-        text = content.data.decode("utf-8").strip()
-    except (FableExecError, UnicodeDecodeError):
-        return ""
-    return text if is_run_id(text) else ""
-
-
-def is_run_id(text: str) -> bool:
-    """Whether a run can have that id: it begins with `run-`, is a single name, and can be shown."""
-    return text.startswith("run-") and text.isprintable() and not set(text) & set("/\\") and len(text) <= _MAX_RUN_ID
 
 
 def bind(
