@@ -24,9 +24,9 @@ from fable_exec.proofbind import (
     verify,
     verify_integrity,
 )
+from fable_exec.proofbind.axes import axes_members
 from fable_exec.proofbind.headline import derived_headlines, recorded_headline
 from fable_exec.proofbind.signatures import GpgVerifier, JwtVerifier, PinnedKey, SignatureVerifier
-from fable_exec.proofbind.verifying import axes_members, integrity_members
 from fable_exec.strictjson import MAX_DOCUMENT_BYTES
 from fable_exec.treedigest import Level, Profile
 
@@ -194,8 +194,7 @@ def show_command(gpg: list[SignatureVerifier], jwks: list[SignatureVerifier], as
 def _members(result: IntegrityResult) -> dict[str, Any]:
     document = result.document
     return {
-        "ok": result.ok, "reason": result.reason, "reasons": list(result.reasons), **integrity_members(result),
-        "run_id": "" if document is None else document.run_id,
+        **result.members(), "run_id": "" if document is None else document.run_id,
         "headline": "" if document is None else recorded_headline(document),
         "derived_headlines": _derived(document), "axes": axes_members(result.axes),
     }  # fmt: skip

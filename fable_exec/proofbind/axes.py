@@ -6,6 +6,7 @@ checked never counts as passed.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
 from enum import Enum
 
@@ -16,6 +17,8 @@ __all__ = [
     "Axis",
     "AxisResult",
     "AxisState",
+    "Reasoned",
+    "axes_members",
     "failed",
     "in_order",
     "not_passed",
@@ -93,6 +96,27 @@ class AxisResult:
         return self.state is AxisState.PASS
 
 
+class Reasoned(ABC):
+    """What holds exactly if nothing stands against it, and says in words what does."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def shortcomings(self) -> tuple[AxisResult, ...]:
+        """The answers that stand against it."""
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it does not hold, as stable words; empty exactly if nothing stands against it."""
+        return tuple(each.reason for each in self.shortcomings)
+
+    @property
+    def reason(self) -> str:
+        """The first of them, "" if there is none."""
+        return next(iter(self.reasons), "")
+
+
 def passed(axis: Axis) -> AxisResult:
     """It passes."""
     return AxisResult(axis, AxisState.PASS)
@@ -140,3 +164,8 @@ def shortcomings(
     """
     answers = (result_of(results, axis) for axis in Axis if axis in required or axis in unbroken)
     return tuple(each for each in not_passed(answers) if each.axis in required or each.state is AxisState.FAIL)
+
+
+def axes_members(axes: Iterable[AxisResult]) -> dict[str, dict[str, str]]:
+    """Every answer as JSON, by the name of its axis."""
+    return {each.axis.value: {"state": each.state.value, "reason": each.reason, "detail": each.detail} for each in axes}

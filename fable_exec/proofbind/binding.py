@@ -17,7 +17,18 @@ import attrs
 
 from fable_exec.errors import FableExecError, PathNotDirectory, PathNotFound, ProofNotBound, StateUnreadable
 from fable_exec.pathguard import Workspace, WorkspacePath
-from fable_exec.proofbind.axes import Axis, AxisResult, failed, in_order, not_passed, passed, shortcomings, unchecked
+from fable_exec.proofbind.axes import (
+    Axis,
+    AxisResult,
+    Reasoned,
+    axes_members,
+    failed,
+    in_order,
+    not_passed,
+    passed,
+    shortcomings,
+    unchecked,
+)
 from fable_exec.proofbind.documents import ProofDocument, member
 from fable_exec.proofbind.drift import Drift, DriftCheck, check_drift, tree_fields, tree_fields_agree
 from fable_exec.proofbind.facts import Facts
@@ -26,7 +37,6 @@ from fable_exec.proofbind.integrity import IntegrityResult, verify_integrity
 from fable_exec.proofbind.runids import is_run_id, read_run_id
 from fable_exec.proofbind.signatures import SignatureVerifier
 from fable_exec.proofbind.snapshots import SNAPSHOT_NAME, keep_snapshot
-from fable_exec.proofbind.verifying import axes_members, integrity_members
 from fable_exec.strictjson import MAX_DOCUMENT_BYTES
 from fable_exec.treedigest.watching import Stamp, stamp_of
 
@@ -66,7 +76,7 @@ class BindingPolicy:
 
 
 @attrs.frozen(kw_only=True)
-class ProofBinding:
+class ProofBinding(Reasoned):
     """What the proof of a run came to. Every field is always there, whatever there was to find."""
 
     present: bool
@@ -99,16 +109,6 @@ class ProofBinding:
         """Whether the proof is of this run and of this tree, unedited and consistent."""
         return self.present and self.snapshotted and not self.shortcomings
 
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why it is not bound, as stable words; empty exactly if `bound`."""
-        return tuple(each.reason for each in self.shortcomings)
-
-    @property
-    def reason(self) -> str:
-        """The first of them, "" if `bound`."""
-        return next(iter(self.reasons), "")
-
     def require_bound(self) -> ProofBinding:
         """This one, if it is bound.
 
@@ -122,16 +122,12 @@ class ProofBinding:
 
     def members(self) -> dict[str, Any]:
         """All of it as one JSON object, for a record."""
-        integrity = self.integrity
         return {
             "present": self.present, "run_id": self.run_id, "headline": self.headline, "tree_sha256": self.tree_sha256,
             "document_sha256": self.document_sha256, "proof_path": self.proof_path, "snapshotted": self.snapshotted,
             "snapshot_error": self.snapshot_error, "tree_fields_agree": self.tree_fields_agree, "execution": self.execution,
             "failed_quality_gates": list(self.failed_quality_gates),
-            "integrity": None if integrity is None else {
-                "ok": integrity.ok, "reason": integrity.reason, "reasons": list(integrity.reasons),
-                **integrity_members(integrity),
-            },
+            "integrity": None if self.integrity is None else self.integrity.members(),
             "bound": self.bound, "reason": self.reason, "reasons": list(self.reasons), "axes": axes_members(self.axes),
         }  # fmt: skip
 

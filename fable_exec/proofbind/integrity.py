@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import attrs
 
-from fable_exec.proofbind.axes import Axis, AxisResult, AxisState, passed, result_of, shortcomings
+from fable_exec.proofbind.axes import Axis, AxisResult, AxisState, Reasoned, passed, result_of, shortcomings
 from fable_exec.proofbind.coherence import check_cost, check_execution, check_gates, check_schema
 from fable_exec.proofbind.documents import ProofDocument, parse_document
 from fable_exec.proofbind.gaps import check_degraded, gap_texts
@@ -23,7 +23,7 @@ _TRUE_FALSE_NONE = {AxisState.PASS: True, AxisState.FAIL: False, AxisState.UNCHE
 
 
 @attrs.frozen(kw_only=True)
-class IntegrityResult:
+class IntegrityResult(Reasoned):
     """Whether a document is whole and consistent. It says nothing of who wrote it unless `gpg_ok` is True or `signatures` do."""
 
     axes: tuple[AxisResult, ...]
@@ -41,16 +41,6 @@ class IntegrityResult:
     def ok(self) -> bool:
         """Whether it can be believed as far as a document can by itself."""
         return not self.shortcomings
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why not, as stable words; empty exactly if `ok`."""
-        return tuple(each.reason for each in self.shortcomings)
-
-    @property
-    def reason(self) -> str:
-        """The first of them, "" if `ok`."""
-        return next(iter(self.reasons), "")
 
     @property
     def hash_ok(self) -> bool:
@@ -77,6 +67,14 @@ class IntegrityResult:
     def generator_trusted(self) -> bool:
         """Whether believing the document means trusting whoever wrote it: no gpg signature of a named key stands for it."""
         return self.gpg_ok is not True
+
+    def members(self) -> dict[str, Any]:
+        """The verdict and what it was made of, without the single answers, as one JSON object."""
+        return {
+            "ok": self.ok, "reason": self.reason, "reasons": list(self.reasons), "hash_ok": self.hash_ok, "gpg_ok": self.gpg_ok,
+            "generator_trusted": self.generator_trusted, "headline_consistent": self.headline_consistent,
+            "degraded": list(self.degraded), "cost_coherent": self.cost_coherent,
+        }  # fmt: skip
 
 
 def verify_integrity(

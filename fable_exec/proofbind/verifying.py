@@ -9,7 +9,7 @@ from typing import Any, Literal
 import attrs
 
 from fable_exec.pathguard import Workspace
-from fable_exec.proofbind.axes import Axis, AxisResult, AxisState, in_order, result_of, shortcomings
+from fable_exec.proofbind.axes import Axis, AxisResult, AxisState, Reasoned, axes_members, in_order, result_of, shortcomings
 from fable_exec.proofbind.drift import Drift, DriftCheck, check_drift
 from fable_exec.proofbind.integrity import IntegrityResult, verify_integrity
 from fable_exec.proofbind.signatures import SignatureVerifier
@@ -21,7 +21,7 @@ _DRIFTED = {AxisState.PASS: False, AxisState.FAIL: True, AxisState.UNCHECKED: No
 
 
 @attrs.frozen(kw_only=True)
-class VerificationResult:
+class VerificationResult(Reasoned):
     """Whether a document can be believed, and the working tree is the one that it tells of."""
 
     integrity: IntegrityResult
@@ -43,16 +43,6 @@ class VerificationResult:
     def ok(self) -> bool:
         """Whether everything that has to be checked was, and holds."""
         return not self.shortcomings
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why not, as stable words; empty exactly if `ok`."""
-        return tuple(each.reason for each in self.shortcomings)
-
-    @property
-    def reason(self) -> str:
-        """The first of them, "" if `ok`."""
-        return next(iter(self.reasons), "")
 
     @property
     def hash_ok(self) -> bool:
@@ -94,26 +84,12 @@ class VerificationResult:
         """All of it as one JSON object."""
         document = self.integrity.document
         return {
-            "ok": self.ok, "reason": self.reason, "reasons": list(self.reasons), **integrity_members(self.integrity),
+            **self.integrity.members(), "ok": self.ok, "reason": self.reason, "reasons": list(self.reasons),
             "diff_drift": self.diff_drift, "diff_recheck": None if self.drift is None else self.drift.diff_members(),
             "tree_drift": self.tree_drift, "tree_recheck": None if self.drift is None else self.drift.tree_members(),
             "document_schema_version": None if document is None else document.members.get("schema_version"),
             "schema_supported": self.schema_supported, "axes": axes_members(self.axes),
         }  # fmt: skip
-
-
-def integrity_members(integrity: IntegrityResult) -> dict[str, Any]:
-    """What the document alone came to, without its verdict, as JSON."""
-    return {
-        "hash_ok": integrity.hash_ok, "gpg_ok": integrity.gpg_ok, "generator_trusted": integrity.generator_trusted,
-        "headline_consistent": integrity.headline_consistent, "degraded": list(integrity.degraded),
-        "cost_coherent": integrity.cost_coherent,
-    }  # fmt: skip
-
-
-def axes_members(axes: Iterable[AxisResult]) -> dict[str, dict[str, str]]:
-    """Every answer as JSON, by the name of its axis."""
-    return {each.axis.value: {"state": each.state.value, "reason": each.reason, "detail": each.detail} for each in axes}
 
 
 def verify(
