@@ -9,9 +9,11 @@ from typing import Any
 
 import attrs
 
+from fable_exec.errors import PathError
 from fable_exec.keeper.requests import KeepRequest
-from fable_exec.keeper.runs import RunOfJob
+from fable_exec.keeper.runs import RunOfJob, workspace_of_job
 from fable_exec.proofbind import Axis, BindingPolicy, DriftCheck, ProofBinding, bind
+from fable_exec.proofbind.binding import no_workspace
 from fable_exec.proofbind.signatures import GpgVerifier, JwtVerifier, PinnedKey, SignatureVerifier
 from fable_exec.proofbind.verdict import objections, record_members
 from fable_exec.treedigest import Profile
@@ -42,8 +44,13 @@ def proof_of(request: KeepRequest, run: RunOfJob, directory: Path) -> tuple[Proo
     assert request.proof is not None
     run.look()
     policy = binding_policy(request.proof)
-    place, engine_directory = request.workspace["path"], request.engine_directory
-    binding = bind(place, engine_directory, directory, baseline_run_id=run.baseline, run_id=run.run_id, policy=policy)
+    try:
+        with workspace_of_job(request.workspace) as held:
+            binding = bind(
+                held, request.engine_directory, directory, baseline_run_id=run.baseline, run_id=run.run_id, policy=policy
+            )  # fmt: skip
+    except PathError as error:
+        binding = no_workspace(run.run_id, error)
     return binding, record_members(binding, policy.check)
 
 

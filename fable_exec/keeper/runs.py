@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from fable_exec.errors import FableExecError
 from fable_exec.keeper.requests import KeepRequest
 from fable_exec.pathguard import Workspace
+from fable_exec.pathguard.facts import fact
 from fable_exec.proofbind.runids import read_run_id
 
-__all__ = ["LOOK_SECONDS", "RunOfJob", "run_of"]
+__all__ = ["LOOK_SECONDS", "RunOfJob", "run_of", "workspace_of_job"]
 
 LOOK_SECONDS = 1.0
 """How often a keeper looks."""
@@ -17,11 +21,14 @@ class RunOfJob:
     """The first run that the engine's directory names and that was not there before the job sticks.
 
     Args:
+        workspace: as for `workspace_of_job`.
         baseline: the run that was there before; read now where it is None.
         run_id: the run of the job, once it is known.
     """
 
-    def __init__(self, workspace: str, engine_directory: str, baseline: str | None = None, run_id: str = "") -> None:
+    def __init__(
+        self, workspace: Mapping[str, Any], engine_directory: str, baseline: str | None = None, run_id: str = ""
+    ) -> None:
         self._place = workspace, engine_directory
         self.baseline = self._named() if baseline is None else baseline
         self.run_id = run_id
@@ -35,7 +42,7 @@ class RunOfJob:
     def _named(self) -> str:
         workspace, engine_directory = self._place
         try:
-            with Workspace.open(workspace) as held:
+            with workspace_of_job(workspace) as held:
                 return read_run_id(held, engine_directory)
         except FableExecError:
             return ""
@@ -45,6 +52,22 @@ class RunOfJob:
         return self.baseline, self.run_id
 
 
+def workspace_of_job(workspace: Mapping[str, Any]) -> Workspace:
+    """The directory that the job was started in, for the caller to close.
+
+    Args:
+        workspace: its path, device and inode.
+
+    Raises:
+        PathError: it is gone, or another one stands at its path: a job may have put that there.
+    """
+    held = Workspace.open(workspace["path"])
+    if held.identity != (workspace["device"], workspace["inode"]):
+        held.close()
+        raise fact("workspace-moved", workspace["path"])
+    return held
+
+
 def run_of(request: KeepRequest, baseline: str | None = None, run_id: str = "") -> RunOfJob:
     """Of the job of `request`; the rest as for RunOfJob."""
-    return RunOfJob(request.workspace["path"], request.engine_directory, baseline, run_id)
+    return RunOfJob(request.workspace, request.engine_directory, baseline, run_id)

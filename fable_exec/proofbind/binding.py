@@ -40,7 +40,7 @@ from fable_exec.proofbind.snapshots import SNAPSHOT_NAME, keep_snapshot
 from fable_exec.strictjson import MAX_DOCUMENT_BYTES
 from fable_exec.treedigest.watching import Stamp, stamp_of
 
-__all__ = ["BindingPolicy", "ProofBinding", "bind"]
+__all__ = ["BindingPolicy", "ProofBinding", "bind", "no_workspace"]
 
 PROOF_NAME = "proof.json"
 
@@ -165,7 +165,12 @@ def bind(
             run_id = run_id or read_run_id(held, engine_directory)
             return _Binding(held, snapshot_directory, run_id, baseline_run_id.strip(), policy).binding()
     except FableExecError as error:
-        return _without_document(run_id, unchecked(Axis.DOCUMENT, "no-workspace", f"the workspace cannot be read: {error}"))
+        return no_workspace(run_id, error)
+
+
+def no_workspace(run_id: str, error: FableExecError) -> ProofBinding:
+    """What `bind` answers where `error` keeps it from the workspace."""
+    return _without_document(run_id, unchecked(Axis.DOCUMENT, "no-workspace", f"the workspace cannot be read: {error}"))
 
 
 @attrs.frozen

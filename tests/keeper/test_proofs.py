@@ -18,6 +18,7 @@ from fable_exec.errors import InvalidRequest
 from fable_exec.executions.documents import no_proof
 from fable_exec.executions.holding import is_held
 from fable_exec.executions.proofterms import ProofTerms
+from fable_exec.policy import BrokerPolicy, Confinement
 from fable_exec.proofbind import read_proof
 from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor
 from fable_exec.treedigest import tree_digest
@@ -150,6 +151,21 @@ def test_the_first_new_run_sticks(proving: Proving) -> None:
     assert execution.document["run_id"] != "run-2"
 
 
+SWAPS = {
+    "a copy": "cp -a . ../other",
+    "a link to a copy": "cp -a . ../copy; ln -s copy ../other",
+}
+
+
+@pytest.mark.parametrize("other", SWAPS.values(), ids=SWAPS)
+def test_another_directory_in_place_of_the_workspace_has_no_proof_of_the_job(other: str, proving: Proving) -> None:
+    here = proving.project.name
+    policy = BrokerPolicy(workspace=proving.project, allowed_executables=("bash",), confinement=Confinement.off())
+    execution = proving.run(f"{PROVE}; {other}; cd ..; mv {here} moved; mv other {here}", policy=policy)
+    assert said(execution) == ("verification_failed", 0, False, ["document-no-workspace"])
+    assert "workspace-moved" in execution.document["proof"]["objections"][0]["detail"]
+
+
 def test_an_unsigned_proof_is_none_where_a_signature_is_asked_for(proving: Proving) -> None:
     key = (PROOFS / "gpg/signer.pub.asc").read_text()
     execution = proving.run(PROVE, proof=ProofTerms(required=("diff", "signature"), gpg_keys=(key,)))
@@ -187,7 +203,9 @@ def test_a_bound_execution_is_attested_with_the_key_that_was_given(proving: Prov
     told = result.statement.predicate
     assert (told["bound"], told["execution"]["terminationReason"], told["tree"]["readAt"]) == (True, "completed", None)
     assert (told["proof"]["runId"], told["tree"]["profile"]) == (document["run_id"], "loki-v3")
-    again = typed_here("attest", "--root", str(proving.supervisor.root), "--key", str(tmp_path / "key.pem"), execution.execution_id)
+    again = typed_here(
+        "attest", "--root", str(proving.supervisor.root), "--key", str(tmp_path / "key.pem"), execution.execution_id
+    )
     assert verify_attestation(again.stdout, [key.public], subjects).ok, again.stderr
     assert not verify_attestation(envelope, [key.public], {**subjects, TREE_SUBJECT: "0" * 64}).ok
 

@@ -10,7 +10,10 @@ import pytest
 import fable_exec.proofbind
 from tests.cli.typed import PROJECT
 
-LOOKS_FOR_A_RUN = "from fable_exec.keeper.runs import RunOfJob; RunOfJob('/', 'nothing').look()"
+LOOKS_FOR_A_RUN = (
+    "import os; from fable_exec.keeper.runs import RunOfJob; root = os.stat('/');"
+    " RunOfJob({'path': '/', 'device': root.st_dev, 'inode': root.st_ino}, 'nothing').look()"
+)
 SIGNS = "import fable_exec.attest"
 
 
