@@ -54,7 +54,7 @@ class DriftCheck:
     @engine_directory.validator
     def _is_one_name(self, _: Any, name: str) -> None:
         if not is_one_name(name):
-            raise ValueError(f"engine_directory is a single name of the top, in UTF-8, not {name!r}")
+            raise ValueError(f"engine_directory is a single name of the top, not {name!r}")
 
 
 @attrs.frozen(kw_only=True)

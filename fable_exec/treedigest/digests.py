@@ -89,7 +89,7 @@ def tree_digest(
     if cache is not None and level is not Level.FAST:
         raise ValueError(f"a cache is a hint and level {level.value!r} a promise; use level 'fast' with it")
     if engine_directory is not None and not is_one_name(engine_directory):
-        raise ValueError(f"engine_directory is the name of one directory, in UTF-8, not {engine_directory!r}")
+        raise ValueError(f"engine_directory is the name of one directory, not {engine_directory!r}")
     if engine_directory is None and profile is Profile.LOKI_V3:
         engine_directory = _LOKI_ENGINE_DIRECTORY
     with _opened(workspace) as held:

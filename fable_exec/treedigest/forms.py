@@ -141,7 +141,7 @@ def tree_manifest(directories: Iterable[DirectoryText], engine_directory: str | 
     """The manifest: every directory once, sorted by the bytes of its path."""
     by_path = {each.path: each for each in directories}
     texts = ",".join(_tree_directory(by_path[path]) for path in in_byte_order(by_path))
-    engine = canonical_json(engine_directory)
+    engine = "null" if engine_directory is None else name_json(engine_directory)
     return f'{{"directories":[{texts}],"engine_directory":{engine},"format":"{FORMAT}"}}'.encode()
 
 

@@ -87,7 +87,7 @@ class Manifest:
             self._refuse_other_forms(document)
         except StateUnreadable:
             raise
-        except (TypeError, ValueError, RecursionError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise _unreadable("foreign", f"a member is not of its form ({type(error).__name__})") from error
         return document
 
@@ -116,7 +116,8 @@ def _rules(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _engine_directory(document: Mapping[str, Any]) -> str | None:
     if "version" not in document:
-        name = document.get("engine_directory")
+        written = document.get("engine_directory")
+        name = None if written is None else _name(written)
     else:
         at_top = document.get("filesystem_walk_excluded_top_level_directories", [])
         name = next((name for name in at_top if name not in LOKI_EXCLUDED_AT_TOP), None)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from enum import Enum
 
 import attrs
 
 __all__ = ["Difference", "Entry", "EntryKind", "Level", "Profile", "Progress", "is_one_name"]
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
 
 def is_one_name(name: object) -> bool:
-    """Whether it can be the name of an engine's directory: one of the top, in UTF-8."""
-    return isinstance(name, str) and name not in ("", ".", "..") and not set("/\0") & set(name) and not _SURROGATE.search(name)
+    """Whether it can be the name of an engine's directory: one of the top."""
+    return isinstance(name, str) and name not in ("", ".", "..") and not set("/\0") & set(name)
 
 
 class Profile(Enum):

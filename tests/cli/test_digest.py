@@ -12,6 +12,7 @@ import pytest
 from fable_exec.treedigest import tree_digest
 from tests.cli.typed import PROGRAM, environment, the_object, typed, typed_here
 from tests.treedigest import vectors
+from tests.treedigest.test_loki import repository
 
 
 @pytest.fixture
@@ -57,12 +58,25 @@ def test_json_is_one_object(tree: Path, tmp_path: Path) -> None:
     assert (finished.returncode, members["ok"], members["difference"]["removed"]) == (1, False, ["\udcff"])
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", os.fsdecode(b"\xff")])
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b"])
 def test_what_is_no_name_of_a_directory_is_wrong_usage(name: str, tree: Path) -> None:
     for profile in ("tree", "loki-v3"):
         assert typed_here("digest", "--engine-dir", name, "--profile", profile, str(tree)).returncode == 2
         with pytest.raises(ValueError, match="name of one directory"):
             tree_digest(tree, profile, engine_directory=name)
+
+
+@pytest.mark.parametrize("profile", ["tree", "loki-v3"])
+def test_an_engine_directory_may_have_any_name(profile: str, tmp_path: Path) -> None:
+    name = os.fsdecode(b"\xff")
+    top = repository(tmp_path / "tree", "a")
+    (top / name).mkdir()
+    words = ("digest", "--profile", profile, str(top))
+    printed = typed_here(*words, "--engine-dir", name, "--manifest").stdout
+    (tmp_path / "kept").write_bytes(printed)
+    (top / name / "later").write_text("")
+    compared = typed_here(*words, "--diff", str(tmp_path / "kept"))
+    assert (compared.returncode, compared.stdout) == (0, printed.partition(b"\n")[0] + b"\n"), compared.stderr
 
 
 def test_no_worktree_has_no_digest_and_says_what_has_one(tree: Path) -> None:
