@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import click
 
 from fable_exec.cli.engine_directory import one_name
 from fable_exec.cli.exits import Exit
+from fable_exec.cli.inputs import MAX_KEY_BYTES, contents
 from fable_exec.cli.showing import at_the_door, one_line, print_object, print_text, say
 from fable_exec.errors import InvalidRequest
 from fable_exec.proofbind import (
@@ -32,28 +32,18 @@ from fable_exec.treedigest import Level, Profile
 
 __all__ = ["command"]
 
-_MAX_KEY_BYTES = 1 << 20
-
 
 @click.group("proof")
 def command() -> None:
     """Check proof documents (receipts) that runs leave."""
 
 
-def _contents(path: str, max_bytes: int) -> bytes:
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(max_bytes + 1)
-    except OSError as error:
-        raise click.BadParameter(one_line(f"{path}: {error.strerror}")) from error
-
-
 def _document(_: click.Context, __: click.Parameter, given: str) -> tuple[str, bytes]:
-    return given, _contents(given, MAX_DOCUMENT_BYTES)
+    return given, contents(given, MAX_DOCUMENT_BYTES)
 
 
 def _gpg(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> list[SignatureVerifier]:
-    keys = [PinnedKey(public_key=_contents(path, _MAX_KEY_BYTES)) for path in given]
+    keys = [PinnedKey(public_key=contents(path, MAX_KEY_BYTES)) for path in given]
     return [GpgVerifier(keys=keys)] if keys else []
 
 
@@ -61,7 +51,7 @@ def _jwks(_: click.Context, __: click.Parameter, given: str | None) -> list[Sign
     if given is None:
         return []
     try:
-        return [JwtVerifier.from_jwks(_contents(given, _MAX_KEY_BYTES))]
+        return [JwtVerifier.from_jwks(contents(given, MAX_KEY_BYTES))]
     except InvalidRequest as error:
         raise click.BadParameter(one_line(f"{given}: {error}")) from error
 

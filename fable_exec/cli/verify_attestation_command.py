@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -23,7 +22,8 @@ from fable_exec.attest.bundles import MAX_BUNDLE_BYTES
 from fable_exec.cli.attestation_options import ARTIFACTS, digests, named
 from fable_exec.cli.digest_progress import shown_progress
 from fable_exec.cli.exits import Exit
-from fable_exec.cli.showing import at_the_door, one_line, print_object, say
+from fable_exec.cli.inputs import contents
+from fable_exec.cli.showing import at_the_door, print_object, say
 from fable_exec.errors import InvalidRequest, StateUnreadable
 from fable_exec.keypairs.public import MAX_PEM_BYTES
 from fable_exec.treedigest import Profile, tree_digest
@@ -32,20 +32,12 @@ from fable_exec.treedigest.values import is_one_name
 __all__ = ["command"]
 
 
-def _contents(max_bytes: int, path: str) -> bytes:
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(max_bytes + 1)
-    except OSError as error:
-        raise click.BadParameter(one_line(f"{path}: {error.strerror}")) from error
-
-
 def _keys(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> list[tuple[str, bytes]]:
-    return [(path, _contents(MAX_PEM_BYTES, path)) for path in given]
+    return [(path, contents(path, MAX_PEM_BYTES)) for path in given]
 
 
 def _file(_: click.Context, __: click.Parameter, given: str) -> tuple[str, bytes]:
-    return given, _contents(MAX_BUNDLE_BYTES, given)
+    return given, contents(given, MAX_BUNDLE_BYTES)
 
 
 @click.command("verify-attestation")

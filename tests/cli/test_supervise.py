@@ -226,6 +226,16 @@ def test_wrong_usage_of_start_is_told_by_the_flag_and_starts_nothing(
     assert typed_wrongly("start", *arguments) == words
 
 
+def test_a_key_that_is_too_long_is_refused_and_not_cut(root: Path, workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "key.asc").write_bytes(b"a" * (1 << 20) + b"\n")
+    key = ("--verdict", "proof", "--proof-gpg-key", str(tmp_path / "key.asc"))
+    refused = supervise("start", root, *key, "--workspace", str(workspace), "--", "true")
+    assert (refused.returncode, b"proof keys may be 16, of 1048576 characters each" in refused.stderr) == (2, True), (
+        refused.stderr
+    )
+    assert not root.exists()
+
+
 @pytest.mark.parametrize("verb", ["show", "stop", "wait", "logs"])
 def test_an_id_that_is_none_is_wrong_usage_and_an_unknown_one_exits_4(verb: str, root: Path, typed_wrongly: Wrongly) -> None:
     assert typed_wrongly(verb, "seven") == "Invalid value for 'ID': execution id 'seven' must be a valid UUID"

@@ -6,20 +6,16 @@ from typing import Any
 
 import click
 
+from fable_exec.cli.inputs import MAX_KEY_BYTES, contents
 from fable_exec.cli.showing import one_line
 from fable_exec.executions.proofterms import ProofTerms
 
 __all__ = ["PROOF_GPG_KEYS", "PROOF_JWKS", "PROOF_PROFILE", "PROOF_REQUIRE", "SIGNING_KEY", "proof_terms"]
 
-_MAX_KEY_BYTES = 1 << 20
-
 
 def _text(path: str) -> str:
     try:
-        with open(path, "rb") as file:
-            return file.read(_MAX_KEY_BYTES).decode("ascii")
-    except OSError as error:
-        raise click.BadParameter(one_line(f"{path}: {error.strerror}")) from error
+        return contents(path, MAX_KEY_BYTES).decode("ascii")
     except UnicodeDecodeError:
         raise click.BadParameter(one_line(f"{path}: is not written in ASCII (gpg --armor --export)")) from None
 

@@ -1,0 +1,27 @@
+"""Files that are named on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fable_exec.cli.showing import one_line
+
+__all__ = ["MAX_KEY_BYTES", "contents"]
+
+MAX_KEY_BYTES = 1 << 20
+"""Of a file with keys: more than key rings of one embedder have."""
+
+
+def contents(path: str, max_bytes: int) -> bytes:
+    """What the file holds; of a longer one a byte more than `max_bytes`, so that whoever reads it can tell.
+
+    Raises:
+        click.BadParameter: it cannot be read.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(max_bytes + 1)
+    except OSError as error:
+        raise click.BadParameter(one_line(f"{path}: {error.strerror}")) from error
