@@ -14,6 +14,7 @@ import attrs
 
 __all__ = [
     "MAX_DETAIL",
+    "MAX_LISTED",
     "Axis",
     "AxisResult",
     "AxisState",
@@ -30,6 +31,8 @@ __all__ = [
 
 MAX_DETAIL = 300
 """The longest sentence kept, in characters: documents are written by those whose work they judge."""
+MAX_LISTED = 50
+"""As many gaps, or failed gates, are told by name, so that a record has room for whatever stands in a document."""
 
 
 class AxisState(Enum):

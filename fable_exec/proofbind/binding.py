@@ -18,6 +18,7 @@ import attrs
 from fable_exec.errors import FableExecError, PathNotDirectory, PathNotFound, ProofNotBound, StateUnreadable
 from fable_exec.pathguard import Workspace, WorkspacePath
 from fable_exec.proofbind.axes import (
+    MAX_LISTED,
     Axis,
     AxisResult,
     Reasoned,
@@ -51,7 +52,6 @@ _TOLD_OF_EXECUTION = (
     "blocking_gate_threshold",
 )  # fmt: skip
 _MAX_TEXT = 300
-_MAX_GATES = 100
 
 
 def _with_what_is_always_required(required: Collection[Axis]) -> frozenset[Axis]:
@@ -294,7 +294,7 @@ def _with_document(run_id: str, document: ProofDocument, **known: Any) -> ProofB
         run_id=run_id, headline=recorded_headline(document)[:_MAX_TEXT],
         tree_sha256=named[:_MAX_TEXT] if isinstance(named, str) else "",
         tree_fields_agree=tree_fields_agree(document).is_pass, execution=_execution(document),
-        failed_quality_gates=tuple(name[:_MAX_TEXT] for name in failures[:_MAX_GATES]), snapshot_error="", **known,
+        failed_quality_gates=tuple(name[:_MAX_TEXT] for name in failures[:MAX_LISTED]), snapshot_error="", **known,
     )  # fmt: skip
 
 

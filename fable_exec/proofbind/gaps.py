@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from fable_exec.proofbind.axes import MAX_DETAIL, Axis, AxisResult, failed, passed, unchecked
+from fable_exec.proofbind.axes import MAX_DETAIL, MAX_LISTED, Axis, AxisResult, failed, passed, unchecked
 from fable_exec.proofbind.documents import ProofDocument
 from fable_exec.proofbind.facts import Facts
 
@@ -45,8 +45,8 @@ def _is_after_the_headline(entry: Any) -> bool:
 
 
 def gap_texts(document: ProofDocument) -> tuple[str, ...]:
-    """The entries that count, each as a bounded text."""
-    return tuple(_text_of(entry) for entry in counted_entries(document))
+    """The entries that count, the first so many, each as a bounded text."""
+    return tuple(_text_of(entry) for entry in counted_entries(document)[:MAX_LISTED])
 
 
 def _text_of(entry: Any) -> str:

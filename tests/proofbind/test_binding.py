@@ -21,6 +21,7 @@ from fable_exec.pathguard import Workspace
 from fable_exec.proofbind import Axis, BindingPolicy, DriftCheck, ProofBinding, bind, read_proof, read_run_id
 from fable_exec.proofbind.drift import check_drift
 from fable_exec.proofbind.snapshots import keep_snapshot
+from fable_exec.statefile import MAX_DOCUMENT_BYTES
 from fable_exec.treedigest import tree_digest
 from tests.proofbind.receipts import ABSENT, VALID, changed, gate
 from tests.proofbind.repositories import RUN_ID, TREE, make_fixture
@@ -283,6 +284,19 @@ def test_no_other_bytes_bind_and_none_raise(cut: int, put: bytes, run: Run) -> N
     binding = run.bound()
     assert always_there(binding)["document_sha256"] == hashlib.sha256(raw).hexdigest()
     assert not binding.bound or json.loads(raw) == VALID
+
+
+def test_a_record_has_room_for_whatever_stands_in_a_document(run: Run) -> None:
+    wide = "\U0001f600" * 400
+    everywhere = (
+        "headline", "honesty/headline", "tree_sha256", "schema_version", "facts/execution/reason", "facts/execution/outcome",
+        "facts/execution/run_status",
+    )  # fmt: skip
+    lists = {"honesty/degraded": [wide] * 200 + ["x"] * 40_000, "facts/quality_gates": [gate(wide, "failed")] * 200}
+    run.leaves(dict.fromkeys(everywhere, wide) | lists)
+    binding = run.bound()
+    assert binding.integrity is not None and len(binding.integrity.degraded) == len(binding.failed_quality_gates) == 50
+    assert len(json.dumps(binding.members(), indent=2)) < MAX_DOCUMENT_BYTES // 2
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in PROOFS.glob("facts_*.proof.json")))
