@@ -199,6 +199,7 @@ def test_a_bound_execution_is_attested_with_the_key_that_was_given(proving: Prov
     subjects = {TREE_SUBJECT: document["final_tree_sha256"], PROOF_SUBJECT: document["proof"]["document_sha256"]}
     result = verify_attestation(envelope, [key.public], subjects)
     assert result.ok, result
+    assert (execution.directory / "attestation.intoto.jsonl").stat().st_mode & 0o777 == 0o600
     assert result.statement is not None
     told = result.statement.predicate
     assert (told["bound"], told["execution"]["terminationReason"], told["tree"]["readAt"]) == (True, "completed", None)
@@ -216,6 +217,14 @@ def test_what_is_not_bound_is_not_attested(proving: Proving, tmp_path: Path) -> 
     assert said(execution)[0] == "verification_failed"
     until_gone(execution)
     assert not (execution.directory / "attestation.intoto.jsonl").exists()
+
+
+def test_the_record_stands_where_there_is_no_key_to_attest_it(proving: Proving, tmp_path: Path) -> None:
+    execution = proving.run(PROVE, proof=ProofTerms(signing_key=tmp_path / "missing.pem"))
+    assert said(execution) == ("completed", 0, True, [])
+    until_gone(execution)
+    assert not (execution.directory / "attestation.intoto.jsonl").exists()
+    assert "no attestation" in (execution.directory / "supervisor.log").read_text()
 
 
 REFUSED: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
