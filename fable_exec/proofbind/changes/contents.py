@@ -14,12 +14,12 @@ from fable_exec.errors import FableExecError
 from fable_exec.pathguard import Workspace, WorkspacePath
 from fable_exec.pathguard.directories import HeldDirectory
 from fable_exec.proofbind.changes.bases import file_mode
-from fable_exec.proofbind.changes.objects import MAX_OBJECT_BYTES
+from fable_exec.proofbind.changes.objects import MAX_OBJECT_BYTES, object_head, object_id
 from fable_exec.proofbind.changes.values import CannotTell, Deadline
 from fable_exec.proofbind.changes.walking import Standing
 from fable_exec.treedigest.watching import stamp_of
 
-__all__ = ["LINK_MODE", "Content", "Directories", "Lines", "count_lines", "git_name"]
+__all__ = ["LINK_MODE", "Content", "Directories", "Lines", "count_lines"]
 
 LINK_MODE = 0o120000
 _CHUNK_BYTES = 256 * 1024
@@ -71,12 +71,12 @@ class Directories:
         """
         if standing is Standing.LINK:
             target = self._target(path)
-            return Content(LINK_MODE, git_name("blob", target, kind), target)
+            return Content(LINK_MODE, object_id("blob", target, kind), target)
         with self._opened(path) as (descriptor, status):
             if status.st_size <= MAX_OBJECT_BYTES:
                 data = b"".join(self._pieces(descriptor))
-                return Content(file_mode(status.st_mode), git_name("blob", data, kind), data)
-            digest = hashlib.new(kind, b"blob %d\0" % status.st_size, usedforsecurity=False)
+                return Content(file_mode(status.st_mode), object_id("blob", data, kind), data)
+            digest = hashlib.new(kind, object_head("blob", status.st_size), usedforsecurity=False)
             for piece in self._pieces(descriptor):
                 digest.update(piece)
             return Content(file_mode(status.st_mode), digest.hexdigest(), None)
@@ -127,13 +127,6 @@ class Directories:
         while piece := os.read(descriptor, _CHUNK_BYTES):
             yield piece
             self._deadline.left()
-
-
-def git_name(kind: str, data: bytes, hash_kind: str) -> str:
-    """The object id of `data` as an object of `kind`."""
-    digest = hashlib.new(hash_kind, b"%s %d\0" % (kind.encode(), len(data)), usedforsecurity=False)
-    digest.update(data)
-    return digest.hexdigest()
 
 
 def count_lines(pieces: Iterator[bytes] | list[bytes]) -> Lines:

@@ -19,7 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fable_exec.errors import InternalError
 from fable_exec.proofbind.changes.bases import Blob, is_below
-from fable_exec.proofbind.changes.contents import LINK_MODE, git_name
+from fable_exec.proofbind.changes.contents import LINK_MODE
+from fable_exec.proofbind.changes.objects import object_head, object_id
 from fable_exec.proofbind.changes.values import CannotTell, Deadline
 
 __all__ = ["Copies", "git_copies"]
@@ -101,7 +102,7 @@ class Copies:
         stored = os.path.join(self._git_directory, "objects", blob.oid[:2], blob.oid[2:])
         if not os.path.exists(stored):
             os.makedirs(os.path.dirname(stored), mode=0o700, exist_ok=True)
-            _write(stored, zlib.compress(b"blob %d\0" % len(data) + data, 1), 0o600)
+            _write(stored, zlib.compress(object_head("blob", len(data)) + data, 1), 0o600)
 
     def put_rules(self, name: str, data: bytes) -> None:
         """Put a file into the directory `info`: `exclude` or `attributes`."""
@@ -129,7 +130,7 @@ class Copies:
             with _fitting(path):
                 os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
                 os.symlink(text, place)
-        self.put_base(_LAST, Blob(0o100644, git_name("blob", b"", self._hash_kind)), b"")
+        self.put_base(_LAST, Blob(0o100644, object_id("blob", b"", self._hash_kind)), b"")
         self.put(_LAST, 0o100644, b"told\n")
         _write(os.path.join(self._git_directory, "index"), _index_bytes(self._index, self._hash_kind), 0o600)
 

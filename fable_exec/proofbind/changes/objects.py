@@ -20,7 +20,7 @@ from fable_exec.errors import FableExecError, PathError
 from fable_exec.pathguard import Workspace, WorkspacePath
 from fable_exec.proofbind.changes.values import CannotTell
 
-__all__ = ["MAX_OBJECT_BYTES", "ObjectStore", "open_objects"]
+__all__ = ["MAX_OBJECT_BYTES", "ObjectStore", "object_head", "object_id", "open_objects"]
 
 MAX_OBJECT_BYTES = 64 << 20
 """A longer object is not read; nor is a longer file compared line by line."""
@@ -43,6 +43,18 @@ def _too_large(oid: str) -> CannotTell:
     return CannotTell("too-large", f"object {oid} is longer than {MAX_OBJECT_BYTES} bytes")
 
 
+def object_head(kind: str, size: int) -> bytes:
+    """What stands before the content of an object, in its file and in what its id is the digest of."""
+    return b"%s %d\0" % (kind.encode(), size)
+
+
+def object_id(kind: str, data: bytes, hash_kind: str) -> str:
+    """The name that git gives `data` as an object of `kind`, by the hash function `hash_kind`: `sha1` or `sha256`."""
+    digest = hashlib.new(hash_kind, object_head(kind, len(data)), usedforsecurity=False)
+    digest.update(data)
+    return digest.hexdigest()
+
+
 class ObjectStore:
     """Reads objects below one `objects` directory. Made by `open_objects`."""
 
@@ -62,9 +74,7 @@ class ObjectStore:
         if found is None:
             raise CannotTell("object-missing", f"the repository itself does not hold object {oid}")
         kind, data = found
-        digest = hashlib.new(_HASH_OF_LENGTH[len(oid)], b"%s %d\0" % (kind.encode(), len(data)), usedforsecurity=False)
-        digest.update(data)
-        if not hmac.compare_digest(digest.hexdigest(), oid):
+        if not hmac.compare_digest(object_id(kind, data, _HASH_OF_LENGTH[len(oid)]), oid):
             raise _damaged(f"what is stored as {oid} is something else")
         return kind, data
 
