@@ -40,7 +40,6 @@ class Phase(Enum):
     """Its deadline has passed; its whole tree is being ended."""
 
 
-_COMMAND_PHASES = (Phase.STARTED, Phase.RUNNING, Phase.FED, Phase.ENDING)
 _ADMITTED_PHASES = (Phase.WRITING, Phase.STARTED, Phase.FED)
 
 

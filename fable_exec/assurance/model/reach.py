@@ -18,7 +18,7 @@ from fable_exec.assurance.model.barriers import Barriers
 from fable_exec.confine import Plan
 from fable_exec.policy import BrokerPolicy
 
-__all__ = ["ASSETS", "Asset", "AssetReach", "BlastRadius", "Layer", "Way", "blast_radius", "insisted_ways"]
+__all__ = ["Asset", "AssetReach", "BlastRadius", "Layer", "Way", "blast_radius", "insisted_ways"]
 
 COMMAND = "execute(command)"
 
@@ -35,9 +35,6 @@ class Asset(Enum):
     OTHER_PROCESSES = "other processes"
     LATER_FILES = "files that run later"
     KERNEL = "kernel interfaces"
-
-
-ASSETS = tuple(Asset)
 
 
 class Layer(Enum):
