@@ -8,7 +8,7 @@ import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import attrs
 
@@ -18,6 +18,9 @@ from fable_exec.executions.proofterms import ProofTerms
 from fable_exec.executions.seconds import require_seconds
 from fable_exec.lifecycle import POLICY_FAILURE_CODES
 from fable_exec.policy import BrokerPolicy, is_environment_name
+
+if TYPE_CHECKING:
+    from fable_exec.seatbelt import HostBoundary
 
 __all__ = ["MAX_SPEC_BYTES", "ExecutionSpec", "VerdictName"]
 
@@ -69,6 +72,9 @@ class ExecutionSpec:
             execution.
         policy: what the job may do; its workspace must be `workspace`. None allows exactly the program of `argv` to write in the
             workspace, and all else as strictly as a policy's defaults.
+        boundary: what of the host the job gets, and its environment. The workspace must lie inside one of its roots, and a policy
+            that is given too can only narrow what it compiles to.
+        provider: the name of a model provider that must be ready within the boundary before anything is accepted.
         environment: variables for the job besides the allow-list; values are never written down, only their digest.
         spec_text: what the job is told to do, kept as `spec.md`; None keeps none.
         engine_dir: the job's own state directory, from the workspace; for the verdict "proof" one name at the top.
@@ -94,6 +100,8 @@ class ExecutionSpec:
     workspace: Path = attrs.field(converter=_resolved)
     execution_id: str | None = attrs.field(default=None, converter=_canonical)
     policy: BrokerPolicy | None = None
+    boundary: HostBoundary | None = None
+    provider: str | None = None
     environment: Mapping[str, str] = attrs.field(factory=dict, converter=_table, repr=False)
     spec_text: str | None = attrs.field(default=None, repr=False)
     engine_dir: Path = attrs.field(default=Path(".fable"), converter=Path)
@@ -129,6 +137,8 @@ class ExecutionSpec:
         self._check_verdict()
         if not all(type(code) is int and 0 < code <= 255 for code in self.policy_failure_codes):
             raise InvalidRequest("policy_failure_codes must be exit statuses from 1 to 255")
+        if self.provider is not None and not (isinstance(self.provider, str) and 0 < len(self.provider) <= _MAX_LABEL_CHARACTERS):
+            raise InvalidRequest(f"provider must be the name of one, not {self.provider!a:.80}")
         if self.policy is not None and self.policy.workspace != self.workspace:
             raise InvalidRequest(f"the policy is for the workspace {self.policy.workspace}, not for {self.workspace}")
 
@@ -182,6 +192,7 @@ class ExecutionSpec:
         members["workspace"] = os.fsencode(self.workspace).hex()
         members["engine_dir"] = os.fsencode(self.workspace / self.engine_dir).hex()
         members["policy"] = None if self.policy is None else self.policy.digest
+        members["boundary"] = None if self.boundary is None else self.boundary.digest
         members["policy_failure_codes"] = sorted(self.policy_failure_codes)
         members["spec_sha256"] = self.spec_sha256
         members["proof"] = None if self.proof_terms is None else self.proof_terms.to_wire()

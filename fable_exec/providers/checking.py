@@ -30,6 +30,7 @@ def check(
     boundary: HostBoundary | None,
     workspace: str | Path | None = None,
     *,
+    beside: str | Path | None = None,
     requires_inference: bool = False,
     environment: Mapping[str, str] | None = None,
     platform: str = sys.platform,
@@ -41,6 +42,7 @@ def check(
         provider: one of your own, or the name of a preset.
         boundary: None where executions have none: then nothing is asked.
         workspace: where its commands run; by default one is made in the boundary's first root, and removed.
+        beside: a workspace of somebody else's; then that one is made in its root, and its commands run as its owner.
         requires_inference: refuse a provider that has no command to answer once; one that has is asked in any case.
         environment: this process's by default; the child environment is taken from it, and on macOS whether it is armed.
 
@@ -60,9 +62,10 @@ def check(
         return _refused(spec, Classification.READINESS_UNSUPPORTED)
     if boundary is None:
         return _refused(spec, Classification.CONFINEMENT_UNAVAILABLE)
+    near = None if beside is None else boundary.workspace(beside)
     with ExitStack() as stack:
         try:
-            place = stack.enter_context(scratch_workspace(boundary)) if workspace is None else boundary.workspace(workspace)
+            place = stack.enter_context(scratch_workspace(boundary, near)) if workspace is None else boundary.workspace(workspace)
             room = stack.enter_context(opened(boundary, place, host=environment, platform=platform, sandbox_exec=sandbox_exec))
         except _CANNOT_CONFINE:
             return _refused(spec, Classification.CONFINEMENT_UNAVAILABLE)

@@ -108,9 +108,12 @@ class HostBoundary:
     @property
     def config_sha256(self) -> str:
         """SHA-256 of the canonical JSON of everything but the engine's source."""
-        return hashlib.sha256(
-            json.dumps(self._configuration(), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-        ).hexdigest()
+        return _digest_of(self._configuration())
+
+    @property
+    def digest(self) -> str:
+        """The same of everything: two boundaries that differ in anything differ in this."""
+        return _digest_of({**self._configuration(), "engine_source": self.engine_source and str(self.engine_source)})
 
     def identity(self, workspace_root: str | Path | None = None) -> dict[str, str]:
         """What an engine's manifest advertises of this boundary.
@@ -144,6 +147,11 @@ class HostBoundary:
             raise _refusal("workspace", f"overlaps engine_source {shown(self.engine_source)}", found)
         return found
 
+    def root_of(self, given: str | Path) -> Path:
+        """The root that the workspace lies in, the innermost of several. Raises as `workspace`."""
+        found = self.workspace(given)
+        return max((root for root in self.workspace_roots if found.is_relative_to(root)), key=lambda root: len(root.parts))
+
     def specification(self, given: str | Path) -> Path:
         """The resolved file of a specification. Raises PolicyError."""
         return _checked(given, "spec", resolved_file)
@@ -161,6 +169,11 @@ class HostBoundary:
     def _configuration(self) -> dict[str, Any]:
         lists = {name: [str(path) for path in getattr(self, name)] for name in ("workspace_roots", *_JOINED)}
         return {**lists, "protected_root": str(self.protected_root), "reserved_ports": list(self.reserved_ports)}
+
+
+def _digest_of(members: Mapping[str, Any]) -> str:
+    text = json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 _JOINED = ("runtime_read_paths", "runtime_write_paths", "child_path")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import attrs
 
 __all__ = ["LINUX_LIMITATIONS", "MACOS_LIMITATIONS", "ConfinementRecord"]
@@ -19,6 +21,11 @@ LINUX_LIMITATIONS = (
     "reserved-ports-hold-for-tcp",
 )
 """docs/explanation/threat-model.md says what each means."""
+_ENDED_BY = {
+    "full": (),
+    "ports": ("unrestricted-outbound-network",),
+    "off": ("unrestricted-outbound-network", "reserved-ports-hold-for-tcp"),
+}
 
 
 @attrs.frozen(kw_only=True)
@@ -27,13 +34,13 @@ class ConfinementRecord:
 
     Args:
         kind: "macos-seatbelt" or "linux-kernel".
-        profile_sha256: of the profile's bytes; on Linux of the launch plan.
-        kernel_probe_sha256: what the smoke probe returned.
+        profile_sha256: of the profile's bytes; on Linux of the launch plan. None where a start failed before there was one.
+        kernel_probe_sha256: what the smoke probe returned; on Linux of the canary's report.
     """
 
     kind: str
-    profile_sha256: str
-    kernel_probe_sha256: str
+    profile_sha256: str | None
+    kernel_probe_sha256: str | None
     known_limitations: tuple[str, ...]
 
     @classmethod
@@ -47,13 +54,15 @@ class ConfinementRecord:
         )
 
     @classmethod
-    def of_linux(cls, plan_sha256: str, probe_sha256: str) -> ConfinementRecord:
-        """The record of a program under a launch plan."""
+    def of_linux(
+        cls, plan_sha256: str | None, probe_sha256: str | None, network: Literal["off", "ports", "full"] = "full"
+    ) -> ConfinementRecord:
+        """The record of a program under a launch plan; a `network` that is not the whole one ends limitations."""
         return cls(
             kind="linux-kernel",
             profile_sha256=plan_sha256,
             kernel_probe_sha256=probe_sha256,
-            known_limitations=LINUX_LIMITATIONS,
+            known_limitations=tuple(each for each in LINUX_LIMITATIONS if each not in _ENDED_BY[network]),
         )
 
     def to_members(self) -> dict[str, object]:

@@ -40,13 +40,17 @@ class Scratch:
 
 
 @contextmanager
-def scratch_workspace(boundary: HostBoundary) -> Iterator[Path]:
+def scratch_workspace(boundary: HostBoundary, beside: Path | None = None) -> Iterator[Path]:
     """An empty workspace in a directory of the first root that goes away again. It belongs to the root's owner.
+
+    Args:
+        beside: a workspace of the boundary; then it is made in that one's root, and belongs to that one's owner.
 
     Raises:
         OSError: it could not be made there.
     """
-    with _made(boundary, (_WORKSPACE,), {}) as place:
+    root = boundary.workspace_roots[0] if beside is None else boundary.root_of(beside)
+    with _made(root, beside or root, (_WORKSPACE,), {}) as place:
         yield place / _WORKSPACE
 
 
@@ -56,7 +60,8 @@ def smoke_scratch(boundary: HostBoundary) -> Iterator[Scratch]:
     port = free_reserved_port(boundary)
     with ExitStack() as stack:
         files = {f"{_SIBLING}/secret": b"secret\n", "spec.md": b"probe\n"}
-        place = stack.enter_context(_made(boundary, (_WORKSPACE, _SIBLING), files))
+        root = boundary.workspace_roots[0]
+        place = stack.enter_context(_made(root, root, (_WORKSPACE, _SIBLING), files))
         parent = stack.enter_context(tempfile.TemporaryDirectory(prefix="fable-exec-probe-", dir=_socket_parent()))
         socket_path = Path(parent, "socket")
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -74,20 +79,19 @@ def smoke_scratch(boundary: HostBoundary) -> Iterator[Scratch]:
 
 
 @contextmanager
-def _made(boundary: HostBoundary, directories: Sequence[str], files: Mapping[str, bytes]) -> Iterator[Path]:
-    """A directory in the first root with these in it, all readable for everybody and the root's owner's; removed afterwards.
+def _made(root: Path, owned_like: Path, directories: Sequence[str], files: Mapping[str, bytes]) -> Iterator[Path]:
+    """A directory in `root` with these in it, readable for everybody and of the other path's owner; removed afterwards.
 
     Nobody but us may enter until all of it is made and given away: with a root that belongs to somebody else, who can put
     a link in the place of each name, root would write and give away what that leads to.
     """
-    root = boundary.workspace_roots[0]
     place = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))
     try:
         handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             _require_ours(handle)
             _fill(handle, directories, files)
-            owner = os.stat(root)
+            owner = os.stat(owned_like)
             _give(handle, (*files, *directories), (owner.st_uid, owner.st_gid))
         finally:
             os.close(handle)

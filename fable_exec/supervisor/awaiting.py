@@ -41,6 +41,8 @@ async def ended_within(watch: KeeperWatch, seconds: float) -> bool:
 async def started(starts: Starts, spec: ExecutionSpec, execution_id: str) -> Execution:
     """As `Starts.start`."""
     found = starts.existing(spec, execution_id)
+    if found is None:
+        await asyncio.to_thread(starts.admit, spec)
     for is_last in (False, True):
         if found is not None:
             break

@@ -41,11 +41,13 @@ class Wish:
     def __init__(self, waker: int) -> None:
         self.waker = waker
         self.is_there = False
+        self.signal = 0
         self._is_granted = False
 
     def make(self, number: int, frame: FrameType | None) -> None:
         """The handler: it only takes note."""
         self.is_there = True
+        self.signal = number
 
     @property
     def is_open(self) -> bool:

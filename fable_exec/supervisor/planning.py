@@ -10,7 +10,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -25,11 +25,14 @@ from fable_exec.keeper.bounds import Bounds
 from fable_exec.keeper.requests import KeepRequest, LaterFiles, plan_of_job
 from fable_exec.keeper.surroundings import is_apart, place_of_runtime, runtime_environment
 from fable_exec.laterfiles import standard_place
-from fable_exec.policy import BrokerPolicy
+from fable_exec.policy import BrokerPolicy, merge
 from fable_exec.runner import Command, WorkspaceIdentity
 from fable_exec.runtimes import runtime_paths
 from fable_exec.supervisor.proving import Proofs
 from fable_exec.supervisor.zygote import KeeperZygote
+
+if TYPE_CHECKING:
+    from fable_exec.seatbelt import HostBoundary
 
 __all__ = ["policy_of", "request_to_keep"]
 
@@ -39,10 +42,23 @@ _DEFAULT_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 def policy_of(spec: ExecutionSpec) -> BrokerPolicy:
-    """The policy of the specification, else one that allows exactly its program. Raises PolicyError."""
-    if spec.policy is not None:
-        return spec.policy
-    return BrokerPolicy(workspace=spec.workspace, allowed_executables=(spec.argv[0],))
+    """The policy of the specification, else one that allows exactly its program; of a boundary the one that it compiles to.
+
+    A policy that is given with a boundary only narrows it (`policy.merge`).
+
+    Raises:
+        PolicyError: it has faults, the workspace lies in no root of the boundary, or no policy is within both.
+    """
+    given = spec.policy
+    if spec.boundary is None:
+        return given or BrokerPolicy(workspace=spec.workspace, allowed_executables=(spec.argv[0],))
+    from fable_exec import bounded  # few have a boundary
+
+    allowed = (spec.argv[0],) if given is None else given.allowed_executables
+    compiled = bounded.policy_of(spec.boundary, spec.workspace, allowed_executables=allowed)
+    if compiled.workspace != spec.workspace:
+        raise InvalidRequest(f"the workspace {ascii(str(spec.workspace))[:400]} has become a link since it was named")
+    return compiled if given is None else merge(compiled, given)
 
 
 def request_to_keep(
@@ -79,8 +95,8 @@ def request_to_keep(
         return KeepRequest(**common, launch_error=f"confinement: {error}")
     except _NotThere as error:
         return KeepRequest(**common, launch_error=str(error), launch_errno=error.number)
-    executable = means["command"]["executable"]["path"]
-    return KeepRequest(**{**common, **means, "defined": {**defined, "executable": executable}})
+    found = {"executable": means["command"]["executable"]["path"], "boundary": means.pop("boundary")}
+    return KeepRequest(**{**common, **means, "defined": {**defined, **found}})
 
 
 def _checked(terms: ProofTerms, workspace: Path) -> ProofTerms:
@@ -121,6 +137,8 @@ def _defined(spec: ExecutionSpec, policy: BrokerPolicy, directory: ExecutionDire
         "spec": None if spec.spec_text is None else str(path / SPEC_NAME),
         "spec_sha256": spec.spec_sha256,
         "policy_digest": policy.digest,
+        "boundary": _record(spec.boundary, policy),
+        "provider": spec.provider,
         "verdict": spec.verdict,
         "labels": dict(spec.labels),
         "runner_log": str(path / RUNNER_LOG_NAME),
@@ -157,14 +175,27 @@ def _means(
         like_it = plan_of_job(_plan(policy, private, readable, zygote.support).to_wire(str(private)), whose)
         return zygote.prove(like_it, attrs.evolve(command, canary=bait).to_wire(announce=False, pins_required=False))
 
-    applied = proofs.applied(policy, plan, (whose["user"], whose["group"]), send_canary)
+    applied, probe = proofs.applied(policy, plan, (whose["user"], whose["group"]), send_canary)
     refuse_unmet(applied, zygote.support, policy.launch)
     return {
         "plan": plan.to_wire(str(runtime)),
         "applied": applied,
         "command": command.to_wire(announce=False, pins_required=False),
         "later_files": _later_files(policy),
+        "boundary": _record(spec.boundary, policy, plan.digest, probe),
     }
+
+
+def _record(
+    boundary: HostBoundary | None, policy: BrokerPolicy, plan_sha256: str | None = None, probe_sha256: str | None = None
+) -> dict[str, Any] | None:
+    """What the state says of the boundary; None where there is none."""
+    if boundary is None:
+        return None
+    from fable_exec.seatbelt import ConfinementRecord
+
+    record = ConfinementRecord.of_linux(plan_sha256, probe_sha256, policy.confinement.network)
+    return {**record.to_members(), "config_sha256": boundary.config_sha256}
 
 
 def _later_files(policy: BrokerPolicy) -> LaterFiles | None:
@@ -218,6 +249,17 @@ def _environment(
     spec: ExecutionSpec, policy: BrokerPolicy, directory: ExecutionDirectory, runtime: Path, path: tuple[str, ...]
 ) -> dict[str, str]:
     rules = policy.environment
+    of_execution = {
+        "FABLE_EXEC_ID": directory.execution_id,
+        "FABLE_EXEC_DIR": str(directory.path),
+        "FABLE_EXEC_TARGET_DIR": str(spec.workspace),
+        "FABLE_EXEC_SUPERVISED": "1",
+    }
+    if spec.boundary is not None:
+        from fable_exec.bounded import child_environment
+
+        whole = child_environment(spec.boundary, runtime, os.environ, {**rules.set, **spec.environment})
+        return {**whole, "PATH": os.pathsep.join(path), **of_execution}
     passed = {name: value for name, value in os.environ.items() if _is_passed(name) or rules.inherits(name)}
     return {
         **passed,
@@ -226,10 +268,7 @@ def _environment(
         "PYTHONUNBUFFERED": "1",
         **runtime_environment(runtime),
         **spec.environment,
-        "FABLE_EXEC_ID": directory.execution_id,
-        "FABLE_EXEC_DIR": str(directory.path),
-        "FABLE_EXEC_TARGET_DIR": str(spec.workspace),
-        "FABLE_EXEC_SUPERVISED": "1",
+        **of_execution,
     }
 
 

@@ -28,8 +28,10 @@ class Proofs:
         self._reports: dict[object, CanaryReport] = {}
         self._proving = ProcessLock()
 
-    def applied(self, policy: BrokerPolicy, plan: Plan, owner: tuple[int, int], send: SendCanary) -> tuple[Applied, ...]:
-        """What `plan` gives, protection by protection, after the canary's word.
+    def applied(
+        self, policy: BrokerPolicy, plan: Plan, owner: tuple[int, int], send: SendCanary
+    ) -> tuple[tuple[Applied, ...], str | None]:
+        """What `plan` gives, protection by protection, after the canary's word; and the digest of that, if there was any.
 
         Args:
             owner: whom the job runs as.
@@ -38,14 +40,14 @@ class Proofs:
             ConfinementUnavailable: the canary could not be sent, or gave no answer. BrokerGone: nobody could send it.
         """
         if policy.confinement.asks_for_nothing:
-            return plan.applied
+            return plan.applied, None
         kind = (plan.mode, policy.confinement, policy.limits)
         report = self._reports.get(kind)
         if report is None:
             with self._proving:
                 report = self._reports.get(kind) or _report(policy, owner, send)
                 self._reports[kind] = report
-        return judge(plan.applied, report, writable=True, network=policy.confinement.network)
+        return judge(plan.applied, report, writable=True, network=policy.confinement.network), report.digest
 
 
 def _report(policy: BrokerPolicy, owner: tuple[int, int], send: SendCanary) -> CanaryReport:

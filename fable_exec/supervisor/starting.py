@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from fable_exec.errors import BrokerGone, Conflict, FableExecError, InvalidRequest, LaunchFailed, StateUnreadable
 from fable_exec.executions import ExecutionDirectory
@@ -18,35 +21,59 @@ from fable_exec.keeper.requests import Answer, Answered
 from fable_exec.runner import WorkspaceIdentity
 from fable_exec.supervisor.execution import Execution, looked_at, required
 from fable_exec.supervisor.foreground import await_answer, relay, wished_by_signal
-from fable_exec.supervisor.planning import request_to_keep
+from fable_exec.supervisor.planning import policy_of, request_to_keep
 from fable_exec.supervisor.proving import Proofs
 from fable_exec.supervisor.zygote import Waiting
 from fable_exec.supervisor.zygotes import KeeperZygotes
 
+if TYPE_CHECKING:
+    from fable_exec.providers import ProviderSpec
+
 __all__ = ["Starts"]
+
+_SIGNAL_BASE = 128
 
 
 class Starts:
-    """Those of one supervisor. Safe among threads."""
+    """Those of one supervisor. Safe among threads.
 
-    def __init__(self, root: Path, zygotes: KeeperZygotes) -> None:
+    Args:
+        providers: those of the embedder's own, by name.
+        platform: as `sys.platform` has it.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        zygotes: KeeperZygotes,
+        providers: Mapping[str, ProviderSpec] = MappingProxyType({}),
+        platform: str = sys.platform,
+    ) -> None:
         self._root, self._zygotes = root, zygotes
+        self._providers, self._platform = providers, platform
         self._proofs = Proofs()
 
-    def start(self, spec: ExecutionSpec, execution_id: str, wait: Callable[[Waiting], None] = Waiting.wait) -> Execution:
-        """The execution of that id, asked for where there is none. `wait` waits for the answer. Raises as `Supervisor.start`."""
+    def start(self, spec: ExecutionSpec, execution_id: str) -> Execution:
+        """The execution of that id, asked for where there is none. Raises as `Supervisor.start`."""
         found = self.existing(spec, execution_id)
+        if found is None:
+            self.admit(spec)
+            found = self._begun(spec, execution_id, Waiting.wait)
+        return found
+
+    def _begun(self, spec: ExecutionSpec, execution_id: str, wait: Callable[[Waiting], None]) -> Execution:
+        """The execution, asked for. `wait` waits for the answer."""
         for is_last in (False, True):
-            if found is not None:
-                break
             try:
                 waiting = self.ask(spec, execution_id)
                 with waiting.channel:
                     wait(waiting)
-                    found = self.kept(waiting.answer(), execution_id)
+                    return self.kept(waiting.answer(), execution_id)
             except (BrokerGone, LaunchFailed) as error:
                 found = self.after(error, spec, execution_id, is_last)
-        return found or self.look(execution_id)
+                if found is not None:
+                    return found
+        return self.look(execution_id)
 
     def look(self, execution_id: str) -> Execution:
         """The execution of that id as of now. Raises UnknownExecution."""
@@ -61,6 +88,28 @@ class Starts:
         if found is not None and found.document["request_fingerprint"] != spec.fingerprint():
             raise Conflict(f"execution {execution_id} was asked for with another request before", reason="other-request")
         return found
+
+    def admit(self, spec: ExecutionSpec) -> None:
+        """Refuse what is not to be asked for here: nothing is kept elsewhere than on Linux, and a provider must be ready.
+
+        What it says of the request itself comes first: asking a provider takes up to 30 s, and costs.
+
+        Raises:
+            LaunchFailed: this is not Linux. ProviderUnavailable: with the classification, and what to do.
+            PolicyError, InvalidRequest: as `Supervisor.start`.
+        """
+        if self._platform != "linux":
+            what = f"supervised executions are kept on Linux alone, and this is {self._platform}; nothing was started"
+            raise LaunchFailed(what, stage="keeper", errno=errno.ENOSYS)
+        if spec.provider is None:
+            return
+        from fable_exec.providers import check, provider_named  # few name one
+
+        provider = provider_named(spec.provider, self._providers)
+        _keep_apart(self._root, spec.workspace)
+        _workspace(spec.workspace)
+        policy_of(spec)
+        check(provider, spec.boundary, beside=None if spec.boundary is None else spec.workspace).require()
 
     def ask(self, spec: ExecutionSpec, execution_id: str) -> Waiting:
         """The request, sent. A zygote that died since its last use is replaced: nothing was asked of it."""
@@ -103,7 +152,11 @@ class Starts:
         """As `Supervisor.run_foreground`."""
         directory = ExecutionDirectory.of(self._root, execution_id)
         with wished_by_signal() as wish:
-            self.start(spec, execution_id, lambda waiting: await_answer(waiting, directory, wish))
+            if self.existing(spec, execution_id) is None:
+                self.admit(spec)
+                if spec.provider is not None and wish.is_there:
+                    return _SIGNAL_BASE + wish.signal
+                self._begun(spec, execution_id, lambda waiting: await_answer(waiting, directory, wish))
             relay(directory, wish)
         return required(directory).exit_status
 

@@ -24,6 +24,7 @@ from fable_exec.supervisor.zygotes import KeeperZygotes
 
 if TYPE_CHECKING:
     from fable_exec.executions.spec import ExecutionSpec
+    from fable_exec.providers import ProviderSpec
     from fable_exec.supervisor.starting import Starts
 
 __all__ = ["Supervisor"]
@@ -42,23 +43,29 @@ class Supervisor:
 
     Args:
         root: the directory of all executions, made when it is first needed; None is FABLE_EXEC_STATE_DIR or the platform's place.
+        providers: of your own, which a specification may name besides the presets.
     """
 
-    def __init__(self, root: str | Path | None = None) -> None:
+    def __init__(self, root: str | Path | None = None, *, providers: Iterable[ProviderSpec] = ()) -> None:
         self.root = Path(os.path.realpath(default_root() if root is None else root))
         self._zygotes = KeeperZygotes()
+        self._providers = {each.name: each for each in providers}
         self._made: Starts | None = None
         weakref.finalize(self, self._zygotes.dropped).atexit = False
 
     def start(self, spec: ExecutionSpec) -> Execution:
         """Start it, or find it: the same id with the same specification is the same execution.
 
+        With a provider, that is asked first whether it is ready, up to 30 s; for one that is found nobody is asked.
+
         Returns:
             The execution when it runs or has ended; one that was asked for before as it is now, perhaps still starting.
 
         Raises:
             Conflict: the id was used for another specification, its state is unreadable, or its workspace has a live execution.
-            PolicyError, ExecutableDenied: the policy has faults or does not allow the program. InvalidRequest: no such workspace.
+            PolicyError, ExecutableDenied: the policy has faults or does not allow the program; the workspace is in no root.
+            InvalidRequest: no such workspace, or no such provider.
+            ProviderUnavailable: the provider is not ready within the boundary: why, and what to do. Nothing was accepted.
             LaunchFailed, BrokerGone: no keeper could be had; nothing was accepted, unless the text says otherwise.
             UnknownExecution: it has ended and was pruned before it could be looked at.
         """
@@ -194,6 +201,7 @@ class Supervisor:
         """Start it, pass its output on to our standard output, and wait for its end. For the main thread of a process of its own.
 
         SIGTERM, SIGINT and SIGHUP ask for its end, once, from before it is accepted; what else ends this process ends no job.
+        Where one of them comes while a provider is asked, nothing is accepted: that is 128 and its number.
 
         Returns:
             What this process should exit with: docs/reference/lifecycle.md.
@@ -221,7 +229,7 @@ class Supervisor:
         if self._made is None:
             from fable_exec.supervisor.starting import Starts
 
-            self._made = Starts(self.root, self._zygotes)
+            self._made = Starts(self.root, self._zygotes, self._providers)
         return self._made
 
     def _directory(self, execution_id: str) -> ExecutionDirectory:

@@ -6,12 +6,15 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fable_exec.cli.supervise.proofs import proof_terms
 from fable_exec.errors import InvalidRequest
 from fable_exec.executions.spec import MAX_SPEC_BYTES, ExecutionSpec
 from fable_exec.policy import BrokerPolicy, read_document
+
+if TYPE_CHECKING:
+    from fable_exec.seatbelt import HostBoundary
 
 __all__ = ["specification"]
 
@@ -23,6 +26,7 @@ _FLAGS = {
     "idle_timeout_seconds": "--idle-timeout",
     "labels": "--label",
     "proof": "--proof-...: a proof",
+    "provider": "--provider",
     "restart_delay_seconds": "--restart-delay",
     "restarts": "--restarts",
     "spec_text": "--spec",
@@ -34,7 +38,13 @@ _OF_PROOFS = ("proof_require", "proof_gpg_key", "proof_jwks", "proof_profile", "
 
 
 def specification(
-    argv: Sequence[str], workspace: str, *, spec_file: str | None, policy_file: str | None, **members: Any
+    argv: Sequence[str],
+    workspace: str,
+    *,
+    spec_file: str | None,
+    policy_file: str | None,
+    boundary_file: str | None,
+    **members: Any,
 ) -> ExecutionSpec:
     """What the flags ask for.
 
@@ -42,7 +52,7 @@ def specification(
         members: of ExecutionSpec, those that need no file; None is not said.
 
     Raises:
-        InvalidRequest, PolicyError: what is wrong, by the flag or the place in the policy's file.
+        InvalidRequest, PolicyError: what is wrong, by the flag or the place in the policy's or the boundary's file.
     """
     flags = {name: members.pop(name) for name in _OF_PROOFS}
     given = {name: value for name, value in members.items() if value is not None}
@@ -51,6 +61,7 @@ def specification(
             argv=tuple(argv),
             workspace=_directory(workspace),
             policy=None if policy_file is None else _policy(policy_file, workspace),
+            boundary=None if boundary_file is None else _boundary(boundary_file),
             spec_text=None if spec_file is None else _text_of(spec_file),
             proof=proof_terms(**flags),
             **given,
@@ -75,6 +86,12 @@ def _directory(path: str) -> str:
 def _policy(file: str, workspace: str) -> BrokerPolicy:
     document: Mapping[str, Any] = {**read_document(file), "workspace": workspace}
     return BrokerPolicy.from_mapping(document, given_by={"workspace": "--workspace"})
+
+
+def _boundary(file: str) -> HostBoundary:
+    from fable_exec.seatbelt import HostBoundary  # few have one
+
+    return HostBoundary.from_toml(file)
 
 
 def _text_of(file: str) -> str:

@@ -55,6 +55,8 @@ __all__ = ["start"]
 @PROOF_PROFILE
 @SIGNING_KEY
 @click.option("--policy", "policy_file", metavar="FILE", help="TOML or JSON. [default: its program may write the workspace]")
+@click.option("--boundary", "boundary_file", metavar="FILE", help="TOML: what of the host it gets; a policy narrows that.")
+@click.option("--provider", metavar="NAME", help="Start it only if this model provider is ready within the boundary.")
 @click.option("--label", metavar="NAME=VALUE", multiple=True, callback=pairs, help="Kept with it; may be repeated.")
 @click.option("--env", metavar="NAME=VALUE", multiple=True, callback=pairs, help="Set a variable; may be repeated.")
 @click.option("--foreground", is_flag=True, help="Pass its output on, to its end; its exit status is ours.")
@@ -75,8 +77,8 @@ def start(
     \b
     Exit status:
       0      it runs, or has ended, however: the state says so
-      1      nothing was started: the policy does not allow it, or no keeper could be had
-      2      wrong usage, or a policy with faults
+      1      nothing was started: the policy does not allow it, the provider is not ready, or no keeper could be had
+      2      wrong usage, or a policy or boundary with faults
       3      the id was used for something else, or the workspace has a live job
     With --foreground: the job's own, or as `run` has it (125 to 127, 128+N).
     """
@@ -100,7 +102,7 @@ def _started(supervisor: Supervisor, spec: ExecutionSpec) -> Execution:
     except PolicyError as error:
         if spec.policy is not None:
             raise
-        raise error.told_by({"allowed_executables": "the program to run"}) from None
+        raise error.told_by({"allowed_executables": "the program to run", "workspace": "--workspace"}) from None
     except KeyboardInterrupt:
         say(f"interrupted: whether execution {spec.execution_id} was accepted, `fable-exec supervise show` tells")
         raise
@@ -111,6 +113,9 @@ def _in_the_foreground(supervisor: Supervisor, spec: ExecutionSpec, as_json: boo
     say(f"execution {spec.execution_id}")
     with _silenced(1) if as_json else nullcontext():
         status = supervisor.run_foreground(spec)
+    if supervisor.get(str(spec.execution_id)) is None:
+        say("interrupted while the provider was asked: nothing was accepted")
+        return status
     ended = found_in(supervisor, str(spec.execution_id))
     if as_json:
         print_object(ended.to_members())

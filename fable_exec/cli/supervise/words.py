@@ -101,6 +101,8 @@ def details(members: Members) -> Iterator[tuple[str, str]]:
         yield from (("against it", f"{each['reason']}: {each['detail']}") for each in members["proof"]["objections"])
     yield from _told("labels", ", ".join(f"{name}={value}" for name, value in sorted(members["labels"].items())))
     yield "policy", members["policy_digest"]
+    yield from _told("boundary", _boundary(members.get("boundary")))
+    yield from _told("provider", members.get("provider"))
 
 
 def _told(name: str, text: str | None) -> Iterator[tuple[str, str]]:
@@ -172,6 +174,10 @@ def _confinement(applied: list[Members] | None) -> str:
         return ""
     weaker = [f"{each['protection']}: {each['state']} ({each['reason']})" for each in applied if each["state"] != "active"]
     return "; ".join([f"{len(applied) - len(weaker)} of {len(applied)} protections active", *weaker])
+
+
+def _boundary(record: Members | None) -> str:
+    return "" if record is None else f"{record['kind']}, {record['config_sha256']}"
 
 
 def _usage(usage: Members | None) -> str:
