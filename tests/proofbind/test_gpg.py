@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -109,17 +110,19 @@ def test_an_expired_key_was_good_before_it_expired() -> None:
 
 
 def test_without_gpg_a_signature_is_unsupported_and_never_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for path in (str(tmp_path), "", "."):
-        monkeypatch.setenv("PATH", path)
-        result = checked(vector("gpg_valid_but_gpg_missing"), "signer")
+    monkeypatch.chdir(tmp_path)
+    shutil.copy("/bin/true", "no-gpg")
+    for program in ("no-such-program", "no-gpg", "./no-gpg", "/nonexistent/gpg", ""):
+        result = checked(vector("gpg_valid_but_gpg_missing"), "signer", program=program)
         assert (result.status, result.reason, result.is_present) == (SignatureStatus.UNSUPPORTED, "gpg-missing", True)
 
 
-def test_a_gpg_in_a_relative_directory_of_the_path_is_never_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("directory", [".", "", "{here}"])
+def test_a_gpg_in_the_path_of_the_caller_is_never_run(directory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "gpg").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     (tmp_path / "gpg").chmod(0o755)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", f".:{os.defpath}")
+    monkeypatch.setenv("PATH", f"{directory.format(here=tmp_path)}:{os.defpath}")
     assert checked(vector("gpg_valid"), "signer").status is SignatureStatus.VALID
     assert not (tmp_path / "ran").exists()
 

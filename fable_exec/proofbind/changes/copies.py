@@ -22,12 +22,11 @@ from fable_exec.proofbind.changes.bases import Blob, is_below
 from fable_exec.proofbind.changes.contents import LINK_MODE
 from fable_exec.proofbind.changes.objects import object_head, object_id
 from fable_exec.proofbind.changes.values import CannotTell, Deadline
+from fable_exec.proofbind.programs import SYSTEM_PATH
 
 __all__ = ["Copies", "git_copies"]
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_PATH = "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin"
-"""Where git is looked for: not in the PATH of the caller, which may lead into a workspace."""
 _CONFIGURATION = """[core]
 	repositoryformatversion = {version}
 	bare = false
@@ -166,9 +165,9 @@ class Copies:
         return words
 
     def _ask(self, arguments: tuple[str, ...], given: bytes) -> bytes:
-        git = self._git or shutil.which("git", path=_PATH)
+        git = self._git or shutil.which("git", path=SYSTEM_PATH)
         if git is None:
-            raise CannotTell("no-git", f"changed files can be counted by git alone, and there is none in {_PATH}")
+            raise CannotTell("no-git", f"changed files can be counted by git alone, and there is none in {SYSTEM_PATH}")
         try:
             answer = subprocess.run(
                 [git, "--no-pager", *arguments], input=given, capture_output=True, env=self._environment(), cwd=self._tree,
@@ -188,7 +187,7 @@ class Copies:
             "GIT_DIR": self._git_directory, "GIT_WORK_TREE": self._tree, "HOME": self._home, "XDG_CONFIG_HOME": self._home,
             "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_SYSTEM": os.devnull, "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_ATTR_NOSYSTEM": "1", "GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_OPTIONAL_LOCKS": "0",
-            "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "PATH": _PATH,
+            "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "PATH": SYSTEM_PATH,
         }  # fmt: skip
 
 

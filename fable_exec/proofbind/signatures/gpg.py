@@ -16,6 +16,7 @@ from pathlib import Path
 import attrs
 
 from fable_exec.errors import InvalidRequest
+from fable_exec.proofbind.programs import SYSTEM_PATH
 from fable_exec.proofbind.signatures.gpgstatus import SCHEME, imported_fingerprints, judge
 from fable_exec.proofbind.signatures.verifying import SignatureResult, SignatureStatus, SignedDocument, text_of
 
@@ -73,7 +74,7 @@ class GpgVerifier:
 
     Args:
         keys: the keys that count. With none, every signature is of an unknown key.
-        program: gpg, by name or path; a name is looked for in PATH, but only in its absolute directories.
+        program: gpg, by absolute path, or by name, which is looked for in the directories of the system, not in PATH.
         timeout_seconds: for all of one check.
         at: the time to judge by, in seconds since 1970; None is now.
     """
@@ -158,11 +159,9 @@ class _Gpg:
 
 
 def _found(program: str) -> str:
-    """The path of gpg. A directory of PATH that is not absolute may be one that a worker writes in."""
-    directories = [each for each in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(each)]
-    found = shutil.which(program, path=os.pathsep.join(directories))
+    found = shutil.which(program, path=SYSTEM_PATH)
     if found is None or not os.path.isabs(found):
-        raise _Unanswered("gpg-missing", f"{program} is not installed, so the signature could not be checked")
+        raise _Unanswered("gpg-missing", f"there is no {program} in {SYSTEM_PATH}, so the signature could not be checked")
     return found
 
 
