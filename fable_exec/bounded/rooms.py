@@ -72,7 +72,7 @@ def opened(
         runtime = private / "runtime"
         environment = child_environment(boundary, runtime, host)
         if platform == "linux":
-            owner = _identity(workspace).command_owner()
+            owner = WorkspaceIdentity.at(str(workspace)).command_owner()
             make_runtime(runtime, *owner)
             yield stack.enter_context(linux_room(boundary, workspace, environment, writable=(str(runtime),)))
         else:
@@ -157,7 +157,7 @@ def linux_room(
         )
         return compile_plan(policy.launch, support, wanted, view, policy.limits, insist=False)
 
-    launchers = Launchers(_identity(workspace))
+    launchers = Launchers(WorkspaceIdentity.at(str(workspace)))
     try:
         runner = Runner(launchers, plan_for)
         report = run_canary(runner, reserved_ports=wanted.reserved_ports)
@@ -194,11 +194,3 @@ class _MacRoom:
 
 def _policy(boundary: HostBoundary, workspace: Path, program: str = "sh") -> BrokerPolicy:
     return policy_of(boundary, workspace, allowed_executables=(program,))
-
-
-def _identity(workspace: Path) -> WorkspaceIdentity:
-    descriptor = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        return WorkspaceIdentity.of(str(workspace), descriptor)
-    finally:
-        os.close(descriptor)

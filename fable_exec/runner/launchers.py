@@ -36,11 +36,7 @@ class Launchers:
     @classmethod
     def begun(cls, workspace: str) -> Launchers:
         """Launchers over the directory `workspace`, whose zygote is on its way. Raises OSError when it is not there."""
-        descriptor = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            launchers = cls(WorkspaceIdentity.of(workspace, descriptor))
-        finally:
-            os.close(descriptor)
+        launchers = cls(WorkspaceIdentity.at(workspace))
         launchers.begin()
         return launchers
 

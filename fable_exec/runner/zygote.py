@@ -42,6 +42,15 @@ class WorkspaceIdentity:
         found = os.fstat(descriptor)
         return cls(path=path, device=found.st_dev, inode=found.st_ino, user=found.st_uid, group=found.st_gid)
 
+    @classmethod
+    def at(cls, path: str) -> WorkspaceIdentity:
+        """That of the directory at `path`. Raises OSError where there is none that may be read."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return cls.of(path, descriptor)
+        finally:
+            os.close(descriptor)
+
     def to_wire(self) -> dict[str, object]:
         """As the launcher takes it."""
         return {"path": self.path, "device": self.device, "inode": self.inode}

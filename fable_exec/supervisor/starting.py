@@ -184,7 +184,7 @@ def _is_among_records(root: str, workspace: Path) -> bool:
 
 def _workspace(path: Path) -> WorkspaceIdentity:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return WorkspaceIdentity.at(str(path))
     except OSError as error:
         raise InvalidRequest(f"the workspace {path} cannot be used: {error.strerror}") from error
     try:
