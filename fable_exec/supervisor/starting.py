@@ -187,7 +187,3 @@ def _workspace(path: Path) -> WorkspaceIdentity:
         return WorkspaceIdentity.at(str(path))
     except OSError as error:
         raise InvalidRequest(f"the workspace {path} cannot be used: {error.strerror}") from error
-    try:
-        return WorkspaceIdentity.of(str(path), fd)
-    finally:
-        os.close(fd)
