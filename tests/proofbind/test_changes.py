@@ -588,6 +588,28 @@ def test_a_tree_that_names_itself_large_is_bounded(repository: Path, monkeypatch
     assert why_not(repository, tree) == "too-large"
 
 
+@pytest.mark.parametrize("names", [["a"], ["new/.gitignore", "new/d/.gitignore", ".gitattributes"]])
+def test_files_that_take_no_room_do_not_fill_the_place_of_the_copies(
+    names: list[str], repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fable_exec.proofbind.changes.copies._MAX_BYTES", 8 << 20)
+    (repository / "new/d").mkdir(parents=True)
+    for name in names:
+        with (repository / name).open("w") as file:
+            file.truncate(9 << 20 if name == "a" else 4 << 20)
+    assert why_not(repository, head_of(repository)) == "too-large"
+
+
+def test_many_packs_do_not_take_the_descriptors_of_the_host(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = head_of(repository)
+    git(repository, "gc", "-q")
+    pack = next((repository / ".git/objects/pack").glob("*.pack"))
+    for number in range(250):
+        for suffix in ("pack", "idx"):
+            os.link(pack.with_suffix(f".{suffix}"), pack.parent / f"pack-{number:040x}.{suffix}")
+    assert why_not(repository, base) == "too-large"
+
+
 @pytest.mark.parametrize("broken", ["diff", "check-ignore", "check-attr"])
 def test_a_git_that_is_cut_off_is_not_believed_whatever_its_status(broken: str, repository: Path, tmp_path: Path) -> None:
     """A host that ignores SIGCHLD sees 0 of every child."""
@@ -627,6 +649,21 @@ def test_packed_objects_are_what_git_says(store: tuple[Path, list[str]]) -> None
     directory, oids = store
     for oid, (kind, data) in _read_all(directory, oids).items():
         assert data == git(directory, "cat-file", kind, oid)
+
+
+def test_a_chain_of_deltas_that_makes_too_much_is_not_worked_off(
+    store: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, oids = store
+    monkeypatch.setattr("fable_exec.proofbind.changes.objects._MAX_MADE_BYTES", 10)
+    monkeypatch.setattr("fable_exec.proofbind.changes.objects._applied", None)
+    refused = []
+    for oid in oids:
+        try:
+            _read_all(directory, [oid])
+        except CannotTell as reason:
+            refused.append(reason.why)
+    assert refused and {*refused} == {"too-large"} and len(refused) < len(oids)
 
 
 @given(st.data())

@@ -26,6 +26,9 @@ from fable_exec.proofbind.programs import SYSTEM_PATH
 
 __all__ = ["Copies", "git_copies"]
 
+_MAX_BYTES = 512 << 20
+_FILE_BYTES = 4096
+"""What a file takes at least."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CONFIGURATION = """[core]
 	repositoryformatversion = {version}
@@ -71,6 +74,7 @@ class Copies:
         self._git = git
         self._index: dict[str, Blob] = {}
         self._links: dict[str, bytes] = {}
+        self._room = _MAX_BYTES
 
     def put(self, path: str, mode: int, data: bytes) -> None:
         """Put a file, or a link with the text `data`, into the working tree.
@@ -83,12 +87,19 @@ class Copies:
         target = self._place(path)
         with _fitting(path):
             os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
-            _write(target, data, 0o700 if mode & 0o100 else 0o600)
+            self._write(target, data, 0o700 if mode & 0o100 else 0o600)
 
     def put_directory(self, path: str) -> None:
         """Put an empty directory into the working tree, so that rules for directories fit its path."""
         with _fitting(path):
             os.makedirs(self._place(path), mode=0o700, exist_ok=True)
+
+    def _write(self, path: str, data: bytes, mode: int) -> None:
+        """What a workspace holds, however little room it takes there, may not fill the place of temporary files."""
+        self._room -= len(data) + _FILE_BYTES
+        if self._room < 0:
+            raise CannotTell("too-large", f"more would have to be copied for git than {_MAX_BYTES} bytes")
+        _write(path, data, mode)
 
     def _place(self, path: str) -> str:
         if not is_below(path):
@@ -101,11 +112,11 @@ class Copies:
         stored = os.path.join(self._git_directory, "objects", blob.oid[:2], blob.oid[2:])
         if not os.path.exists(stored):
             os.makedirs(os.path.dirname(stored), mode=0o700, exist_ok=True)
-            _write(stored, zlib.compress(object_head("blob", len(data)) + data, 1), 0o600)
+            self._write(stored, zlib.compress(object_head("blob", len(data)) + data, 1), 0o600)
 
     def put_rules(self, name: str, data: bytes) -> None:
         """Put a file into the directory `info`: `exclude` or `attributes`."""
-        _write(os.path.join(self._git_directory, "info", name), data, 0o600)
+        self._write(os.path.join(self._git_directory, "info", name), data, 0o600)
 
     def differences(self) -> Iterator[tuple[str, int | None, int | None]]:
         """For each path that differs from the index its lines added and deleted, None for both where git calls it binary.

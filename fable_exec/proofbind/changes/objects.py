@@ -24,9 +24,13 @@ __all__ = ["MAX_OBJECT_BYTES", "ObjectStore", "object_head", "object_id", "open_
 
 MAX_OBJECT_BYTES = 64 << 20
 """A longer object is not read; nor is a longer file compared line by line."""
-_MAX_PACKS = 10_000
+_MAX_NAMES = 10_000
+_MAX_PACKS = 200
+"""Each holds two descriptors of the host; git makes one pack of 50."""
 _MAX_CHAIN = 4096
 """git makes chains of deltas of 50, and of 4095 at most."""
+_MAX_MADE_BYTES = 16 * MAX_OBJECT_BYTES
+"""By all deltas of a chain together."""
 _CHUNK_BYTES = 1 << 16
 _HASH_OF_LENGTH = {40: "sha1", 64: "sha256"}
 _KINDS = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
@@ -105,12 +109,14 @@ class ObjectStore:
 
     def _open_packs(self, oid_bytes: int) -> Iterator[_Pack]:
         try:
-            listing = self._workspace.list(self._path("pack"), _MAX_PACKS)
+            listing = self._workspace.list(self._path("pack"), _MAX_NAMES)
         except PathError:
             return
         names = [entry.name.removesuffix(".idx") for entry in listing.entries if entry.name.endswith(".idx")]
         if listing.truncated:
-            raise _damaged(f"more than {_MAX_PACKS} names in its directory of packs")
+            raise _damaged(f"more than {_MAX_NAMES} names in its directory of packs")
+        if len(names) > _MAX_PACKS:
+            raise CannotTell("too-large", f"the repository has more than {_MAX_PACKS} packs; git gc makes one of them")
         for name in names:
             try:
                 yield _Pack(self._open(f"{name}.idx"), self._open(f"{name}.pack"), oid_bytes)
@@ -196,6 +202,7 @@ class _Pack:
     def read(self, offset: int, oid: str) -> tuple[str, bytes]:
         """Kind and content of what begins at `offset`, all deltas applied."""
         deltas: list[bytes] = []
+        made = 0
         for _ in range(_MAX_CHAIN):
             stored = self._stored(offset, oid)
             if stored.kind in _KINDS:
@@ -204,7 +211,8 @@ class _Pack:
                     data = _apply(delta, data, oid)
                 return _KINDS[stored.kind], data
             deltas.append(stored.data)
-            if sum(map(len, deltas)) > MAX_OBJECT_BYTES:
+            made += _made_by(stored.data, oid)
+            if sum(map(len, deltas)) > MAX_OBJECT_BYTES or made > _MAX_MADE_BYTES:
                 raise _too_large(oid)
             base = self.find(stored.base_name) if stored.base_name else stored.base_offset
             if base is None:
@@ -290,6 +298,14 @@ def _distance(head: bytes, position: int) -> tuple[int, int]:
 def _apply(delta: bytes, base: bytes, oid: str) -> bytes:
     try:
         return _applied(delta, base, oid)
+    except (IndexError, ValueError) as error:
+        raise _damaged(f"a delta of {oid} ({error})") from error
+
+
+def _made_by(delta: bytes, oid: str) -> int:
+    """How many bytes it says that it makes."""
+    try:
+        return _little_endian(delta, _little_endian(delta, 0)[1])[0]
     except (IndexError, ValueError) as error:
         raise _damaged(f"a delta of {oid} ({error})") from error
 
