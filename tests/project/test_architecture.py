@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import itertools
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,6 +91,29 @@ def test_every_line_that_a_checker_is_told_to_ignore_says_which_rule_and_why() -
 
 def test_no_room_is_called_by_a_word_that_says_nothing() -> None:
     assert {"utils", "helpers", "manager", "common"}.isdisjoint(path.stem for path in MODULES)
+
+
+DESIGN = (PROJECT / "docs/explanation/design.md").read_text()
+LAYERS = [
+    [room.strip() for room in layer.split("|")]
+    for contract in tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    if contract["id"] == "floors"
+    for layer in contract["layers"]
+]
+
+
+def test_the_picture_of_the_design_has_the_rooms_in_the_order_of_the_import_contracts() -> None:
+    picture = DESIGN.partition("```text\n")[2].partition("```")[0].splitlines()
+    places = [
+        [next(place for place, line in enumerate(picture) if re.search(rf"(?<![\w.]){room}(?![\w.])", line)) for room in layer]
+        for layer in LAYERS
+    ]
+    assert all(max(above) < min(below) for above, below in itertools.pairwise(places)), places
+
+
+def test_the_design_has_a_line_for_every_room() -> None:
+    rows = {room for row in re.findall(r"^\| (`.*?) \| ", DESIGN, re.MULTILINE) for room in re.findall(r"`(\w+)`", row)}
+    assert {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in MODULES} - {"__init__", "__main__"} <= rows
 
 
 def test_every_module_says_what_it_does() -> None:
