@@ -271,6 +271,12 @@ def test_what_is_no_directory_is_refused(workspace: Path) -> None:
         tree_digest(workspace, "what")
 
 
+def test_a_link_to_a_tree_is_that_tree(workspace: Path) -> None:
+    (workspace / "a").write_text("x")
+    (workspace.parent / "link").symlink_to(workspace)
+    assert tree_digest(workspace.parent / "link") == tree_digest(workspace) != tree_digest(workspace.parent)
+
+
 def test_without_directory_handles_there_is_no_digest(workspace: Path) -> None:
     with Workspace.open(workspace, resolver="checked") as held, pytest.raises(ConfinementUnavailable):
         tree_digest(held)
