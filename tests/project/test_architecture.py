@@ -121,10 +121,12 @@ def test_every_module_says_what_it_does() -> None:
 
 
 def test_every_public_name_is_there() -> None:
-    import fable_exec
+    import fable_exec.errors
 
     assert [name for name in fable_exec.__all__ if not hasattr(fable_exec, name)] == []
     assert set(fable_exec.__all__) <= set(dir(fable_exec))
+    errors = {name for name, each in vars(fable_exec.errors).items() if isinstance(each, type) and issubclass(each, Exception)}
+    assert errors <= set(fable_exec.__all__)
     assert (PACKAGE / "py.typed").exists()
 
 
