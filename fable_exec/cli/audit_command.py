@@ -9,6 +9,7 @@ import click
 
 from fable_exec.audit import AuditReport, verify_log
 from fable_exec.cli.exits import Exit
+from fable_exec.cli.inputs import AS_JSON
 from fable_exec.cli.showing import at_the_door, print_object, say
 
 __all__ = ["command"]
@@ -28,7 +29,7 @@ def command() -> None:
 
 @command.command("verify")
 @click.option("--head", metavar="DIGEST", callback=_digest, help="Digest of a line known to have been written; finds a cut tail.")
-@click.option("--json", "as_json", is_flag=True, help="Print one object.")
+@AS_JSON
 @click.argument("file", type=click.UNPROCESSED)
 def verify(head: str | None, as_json: bool, file: str) -> int:
     """Tell whether the chain of FILE holds.

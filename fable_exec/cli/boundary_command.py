@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from fable_exec.cli.exits import Exit, of_failure
+from fable_exec.cli.inputs import AS_JSON
 from fable_exec.cli.showing import at_the_door, print_object, print_text, say
 from fable_exec.errors import BoundaryUnproved
 from fable_exec.seatbelt import HostBoundary
@@ -23,7 +24,7 @@ def command() -> None:
 )
 @click.option("--workspace-root", type=click.UNPROCESSED, metavar="PATH", help="Which root to name where there are several.")
 @click.option("--probe", is_flag=True, help="Run the smoke program inside it.")
-@click.option("--json", "as_json", is_flag=True, help="Print one object.")
+@AS_JSON
 def check(boundary: str | None, workspace_root: str | None, probe: bool, as_json: bool) -> int:
     """List every fault of a boundary, or print its identity.
 

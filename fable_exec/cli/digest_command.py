@@ -12,6 +12,7 @@ import click
 from fable_exec.cli.digest_progress import shown_progress
 from fable_exec.cli.engine_directory import one_name
 from fable_exec.cli.exits import Exit
+from fable_exec.cli.inputs import AS_JSON
 from fable_exec.cli.showing import at_the_door, one_line, print_object, print_text, say
 from fable_exec.errors import StateUnreadable
 from fable_exec.treedigest import Difference, Level, Manifest, Profile, TreeDigest, tree_digest
@@ -44,7 +45,7 @@ def _kept(_: click.Context, __: click.Parameter, given: str | None) -> Manifest 
 @click.option("--engine-dir", metavar="NAME", callback=one_name, help="A directory at the top whose content does not count.")
 @click.option("--manifest", "with_manifest", is_flag=True, help="Print the manifest as well, on the second line.")
 @click.option("--diff", "kept", metavar="FILE", callback=_kept, help="Tell what differs from the manifest in FILE.")
-@click.option("--json", "as_json", is_flag=True, help="Print one object.")
+@AS_JSON
 @click.argument("path", type=click.UNPROCESSED)
 def command(
     profile: str | None, level: str, engine_dir: str | None, with_manifest: bool, kept: Manifest | None, as_json: bool, path: str

@@ -14,6 +14,7 @@ from rich.text import Text
 from fable_exec import __version__
 from fable_exec.cli.examination import Asked, Finding, Section, examine
 from fable_exec.cli.exits import Exit
+from fable_exec.cli.inputs import AS_JSON
 from fable_exec.cli.showing import at_the_door, one_line, print_object, report
 from fable_exec.policy import Confinement, load_policy
 
@@ -23,7 +24,7 @@ __all__ = ["command"]
 @click.command("doctor", short_help="Tell what holds on this host, why not, and what to do.")
 @click.option("--policy", "file", metavar="FILE", help="Judge by what this policy asks for. [default: the default policy]")
 @click.option("--confinement", "wanted", type=click.Choice(["strict", "off"]), help="Judge by this instead of the policy's.")
-@click.option("--json", "as_json", is_flag=True, help="Print one object.")
+@AS_JSON
 def command(file: str | None, wanted: str | None, as_json: bool) -> int:
     """Tell which protections hold on this host, why others do not, and what to do.
 

@@ -1,4 +1,4 @@
-"""Files that are named on the command line."""
+"""What several commands take alike: `--json`, and files that are named on the command line."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import click
 
 from fable_exec.cli.showing import one_line
 
-__all__ = ["MAX_KEY_BYTES", "contents"]
+__all__ = ["AS_JSON", "MAX_KEY_BYTES", "contents"]
 
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one object.")
 MAX_KEY_BYTES = 1 << 20
 """Of a file with keys: more than key rings of one embedder have."""
 

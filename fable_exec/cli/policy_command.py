@@ -12,6 +12,7 @@ import click
 from fable_exec.broker.absent import absent_here, absent_programs
 from fable_exec.broker.arguments import ArgumentJudge
 from fable_exec.cli.exits import Exit
+from fable_exec.cli.inputs import AS_JSON
 from fable_exec.cli.policy_explaining import explain
 from fable_exec.cli.policy_verifying import verify
 from fable_exec.cli.showing import at_the_door, print_object, print_text, say
@@ -24,7 +25,6 @@ __all__ = ["command"]
 
 _BY_DEFAULT = attrs.fields(BrokerPolicy).allowed_executables.default
 """Nobody wrote these: one that is missing is no slip."""
-_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one object.")
 
 
 @click.group("policy")
@@ -33,7 +33,7 @@ def command() -> None:
 
 
 @command.command("check")
-@_AS_JSON
+@AS_JSON
 @click.argument("file", type=click.UNPROCESSED)
 def check(as_json: bool, file: str) -> int:
     """List every fault of FILE with its place, and what a broker under it would refuse at its start here.
@@ -103,7 +103,7 @@ def _look_at_promises(policy: BrokerPolicy) -> Iterable[tuple[str, str]]:
 
 
 @command.command("show")
-@_AS_JSON
+@AS_JSON
 @click.argument("file", type=click.UNPROCESSED)
 def show(as_json: bool, file: str) -> int:
     """Print the effective policy of FILE as TOML: every field, defaults too.

@@ -13,6 +13,7 @@ import click
 
 from fable_exec.broker import ExecutionBroker
 from fable_exec.cli.exits import Exit
+from fable_exec.cli.inputs import AS_JSON
 from fable_exec.cli.run_policy import UNLOCK_TOKEN, RunRules, run_policy
 from fable_exec.cli.showing import at_the_door, one_line, print_object, report
 from fable_exec.errors import ConfinementUnavailable
@@ -34,7 +35,7 @@ _LONGEST_STEP = 110
 @click.option("--policy", "file", metavar="FILE", help="TOML or JSON. Without one just ARGV's program may run.")
 @click.option("--cwd", metavar="DIRECTORY", help="Where to run, below the workspace.")
 @click.option("--unlocked", is_flag=True, help="Explain it with workspace writes unlocked.")
-@click.option("--json", "as_json", is_flag=True, help="Print one object.")
+@AS_JSON
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED)
 def explain(
     workspace: str | None, file: str | None, cwd: str | None, unlocked: bool, as_json: bool, argv: tuple[str, ...]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fable_exec.cli.exits import Exit
+from fable_exec.cli.inputs import AS_JSON
 from fable_exec.cli.showing import at_the_door, one_line, print_object, report, say
 from fable_exec.confine import probe_host
 from fable_exec.policy import load_policy
@@ -23,7 +24,7 @@ _STYLES = {"holds": "green", "fails": "red", "not claimed": "yellow"}
 
 
 @click.command("verify")
-@click.option("--json", "as_json", is_flag=True, help="Print one object.")
+@AS_JSON
 @click.argument("file", type=click.UNPROCESSED)
 def verify(as_json: bool, file: str) -> int:
     """Prove the built-in invariants, and the formulas of FILE, for a broker under it on this host.

@@ -9,7 +9,7 @@ import click
 
 from fable_exec.cli.engine_directory import one_name
 from fable_exec.cli.exits import Exit
-from fable_exec.cli.inputs import MAX_KEY_BYTES, contents
+from fable_exec.cli.inputs import AS_JSON, MAX_KEY_BYTES, contents
 from fable_exec.cli.showing import at_the_door, one_line, print_object, print_text, say
 from fable_exec.errors import InvalidRequest
 from fable_exec.proofbind import (
@@ -61,7 +61,6 @@ def _axes(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> list
 
 
 _AXES = click.Choice([each.value for each in Axis])
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one object.")
 _FILE = click.argument("file", type=click.UNPROCESSED, callback=_document)
 _GPG = click.option("--gpg-key", "gpg", metavar="FILE", multiple=True, callback=_gpg, help="A public key whose signature counts.")
 _JWKS = click.option("--jwks", metavar="FILE", callback=_jwks, help="A key set whose tokens count.")
@@ -92,7 +91,7 @@ _LEVEL = click.option(
 @_GPG
 @_JWKS
 @_REQUIRE
-@_JSON
+@AS_JSON
 @_FILE
 def verify_command(
     repo: str, engine_dir: str, profile: str, level: str, gpg: list[SignatureVerifier], jwks: list[SignatureVerifier],
@@ -134,7 +133,7 @@ def verify_command(
     "--require", multiple=True, type=_AXES, default=[Axis.DIFF.value], show_default=True, callback=_axes,
     help="What must pass besides what always must; repeated for more.",
 )  # fmt: skip
-@_JSON
+@AS_JSON
 @click.argument("workspace", type=click.UNPROCESSED)
 def bind_command(
     into: str, baseline: str, run_id: str, engine_dir: str, profile: str, level: str, gpg: list[SignatureVerifier],
@@ -162,7 +161,7 @@ def bind_command(
 @command.command("show")
 @_GPG
 @_JWKS
-@_JSON
+@AS_JSON
 @_FILE
 def show_command(gpg: list[SignatureVerifier], jwks: list[SignatureVerifier], as_json: bool, file: tuple[str, bytes]) -> int:
     """Print what the document in FILE says, and what can be said of it without its working tree.

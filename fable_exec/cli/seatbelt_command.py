@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from fable_exec.cli.exits import Exit
+from fable_exec.cli.inputs import AS_JSON
 from fable_exec.cli.showing import at_the_door, print_object, print_text
 from fable_exec.seatbelt import HostBoundary, SeatbeltProfile
 from fable_exec.seatbelt import render as render_profile
@@ -26,7 +27,6 @@ def _of_a_profile(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one object.")
 _OPERATION = click.argument("operation", type=click.UNPROCESSED)
 _TARGET = click.argument("target", type=click.UNPROCESSED, default="")
 
@@ -56,7 +56,7 @@ def render(boundary: str, workspace: str, spec: str) -> int:
 
 @command.command("decide")
 @_of_a_profile
-@_AS_JSON
+@AS_JSON
 @_OPERATION
 @_TARGET
 def decide(boundary: str, workspace: str, spec: str, as_json: bool, operation: str, target: str) -> int:
@@ -81,7 +81,7 @@ def decide(boundary: str, workspace: str, spec: str, as_json: bool, operation: s
 
 @command.command("explain")
 @_of_a_profile
-@_AS_JSON
+@AS_JSON
 @_OPERATION
 @_TARGET
 def explain(boundary: str, workspace: str, spec: str, as_json: bool, operation: str, target: str) -> int:

@@ -22,7 +22,7 @@ from fable_exec.attest.bundles import MAX_BUNDLE_BYTES
 from fable_exec.cli.attestation_options import ARTIFACTS, digests, named
 from fable_exec.cli.digest_progress import shown_progress
 from fable_exec.cli.exits import Exit
-from fable_exec.cli.inputs import contents
+from fable_exec.cli.inputs import AS_JSON, contents
 from fable_exec.cli.showing import at_the_door, print_object, say
 from fable_exec.errors import InvalidRequest, StateUnreadable
 from fable_exec.keypairs.public import MAX_PEM_BYTES
@@ -49,7 +49,7 @@ def _file(_: click.Context, __: click.Parameter, given: str) -> tuple[str, bytes
 @ARTIFACTS
 @click.option("--subject", "subjects", metavar="NAME=DIGEST", multiple=True, callback=named, help="A digest that it must name.")
 @click.option("--predicate-type", metavar="URI", default=PREDICATE_TYPE, help="What it must claim.  [default: as `attest` does]")
-@click.option("--json", "as_json", is_flag=True, help="Print one object.")
+@AS_JSON
 @click.argument("file", type=click.UNPROCESSED, callback=_file)
 def command(
     keys: list[tuple[str, bytes]], threshold: int, workspace: str | None, artifacts: Mapping[str, str],
