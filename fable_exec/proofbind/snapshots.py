@@ -85,7 +85,7 @@ def read_proof(path: str | os.PathLike[str], document_sha256: str) -> bytes:
         if fault is not None:
             raise _unreadable(f"is no proof that was kept: {fault.value}", "not-private", os.fspath(path))
         data = file.read(MAX_DOCUMENT_BYTES + 1)
-    if not hmac.compare_digest(hashlib.sha256(data).hexdigest(), document_sha256):
+    if not hmac.compare_digest(hashlib.sha256(data).hexdigest().encode(), document_sha256.encode("utf-8", "surrogatepass")):
         raise _unreadable("is not the proof that was judged: its SHA-256 is another", "foreign", os.fspath(path))
     return data
 

@@ -356,6 +356,9 @@ def test_a_snapshot_is_given_out_only_while_it_is_what_it_was(run: Run, tmp_path
     kept = Path(binding.proof_path)
     with pytest.raises(StateUnreadable) as other:
         read_proof(kept, "0" * 64)
+    for odd in ("", "é", "\ud800", binding.document_sha256.upper()):
+        with pytest.raises(StateUnreadable):
+            read_proof(kept, odd)
     assert other.value.reason == "foreign"
     kept.chmod(0o600)
     kept.write_bytes(b"{}")

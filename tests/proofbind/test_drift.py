@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -206,6 +207,18 @@ def test_what_nobody_foresaw_is_no_agreement_and_ends_nobody(fixture: Path, monk
 
     monkeypatch.setattr("fable_exec.proofbind.drift.diff_stat", defective)
     assert checked({}, fixture).reasons == ("diff-defect", "tree-defect")
+
+
+@pytest.mark.parametrize("profile", ["loki-v3", "tree"])
+@pytest.mark.parametrize("level", ["fast", "stable"])
+def test_a_file_without_end_is_given_up_in_time(profile: str, level: str, copied: Path) -> None:
+    with (copied / "endless").open("w") as file:
+        file.truncate(1 << 42)
+    began = time.monotonic()
+    check = DriftCheck(profile=profile, level=level, tree_deadline_seconds=0.1)
+    result = checked({"facts/git/diff": None}, copied, check=check)
+    assert (result.reasons[-1], result.tree_drift) == ("tree-too-long", None)
+    assert time.monotonic() - began < 5
 
 
 def test_nothing_is_left_behind(fixture: Path, tmp_path: Path) -> None:
