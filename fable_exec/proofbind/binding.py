@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import hmac
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -93,7 +93,7 @@ class ProofBinding(Reasoned):
     snapshotted: bool
     snapshot_error: str
     tree_fields_agree: bool
-    execution: dict[str, Any] = attrs.field(factory=dict)
+    execution: Mapping[str, Any] = attrs.field(factory=dict)
     """What the proof says of how the run ended."""
     failed_quality_gates: tuple[str, ...] = ()
     integrity: IntegrityResult | None = None
@@ -125,7 +125,7 @@ class ProofBinding(Reasoned):
         return {
             "present": self.present, "run_id": self.run_id, "headline": self.headline, "tree_sha256": self.tree_sha256,
             "document_sha256": self.document_sha256, "proof_path": self.proof_path, "snapshotted": self.snapshotted,
-            "snapshot_error": self.snapshot_error, "tree_fields_agree": self.tree_fields_agree, "execution": self.execution,
+            "snapshot_error": self.snapshot_error, "tree_fields_agree": self.tree_fields_agree, "execution": dict(self.execution),
             "failed_quality_gates": list(self.failed_quality_gates),
             "integrity": None if self.integrity is None else self.integrity.members(),
             "bound": self.bound, "reason": self.reason, "reasons": list(self.reasons), "axes": axes_members(self.axes),

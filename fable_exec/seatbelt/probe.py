@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
@@ -31,7 +32,7 @@ _MAX_OUTPUT_BYTES = 4096
 class ProbeResult:
     """A boundary that was shown to hold: what it is, and the digest that names the proof."""
 
-    identity: dict[str, str]
+    identity: Mapping[str, str]
     probe_sha256: str
 
     def to_members(self) -> dict[str, object]:

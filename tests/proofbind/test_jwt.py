@@ -62,6 +62,13 @@ def test_verified_failed_absent_and_not_checked_are_four_answers() -> None:
     assert check_signatures(vector("jwt_valid"))[1].status is SignatureStatus.UNSUPPORTED
 
 
+def test_the_keys_that_count_are_those_that_were_named() -> None:
+    named = dict(JwtVerifier.from_jwks(key_set("jwks.json")).keys)
+    verifier = JwtVerifier(keys=named)
+    named.clear()
+    assert verifier.verify(vector("jwt_valid")).is_valid
+
+
 @pytest.fixture(scope="module")
 def key() -> PrivateKey:
     return PrivateKey.generate()

@@ -38,6 +38,11 @@ class _Refused(Exception):
         self.reason = reason
 
 
+def _kept(given: Mapping[str, PublicKey]) -> Mapping[str, PublicKey]:
+    """What the embedder does to its own mapping later pins no other key."""
+    return dict(given)
+
+
 @attrs.frozen(kw_only=True)
 class JwtVerifier:
     """Checks `verification.attestation` against the Ed25519 keys of a set.
@@ -48,7 +53,7 @@ class JwtVerifier:
         at: the time to judge by, in seconds since 1970; None is now.
     """
 
-    keys: Mapping[str, PublicKey]
+    keys: Mapping[str, PublicKey] = attrs.field(converter=_kept)
     role: str = ""
     at: int | None = None
 
