@@ -133,6 +133,7 @@ class TreeFacts:
             sha256=document["final_tree_sha256"],
             profile=proof["tree_profile"],
             level=proof["tree_level"],
+            unproven=proof["tree_unproven"],
             engine_directory=document["engine_dir"].rpartition("/")[2],
         )
 

@@ -224,6 +224,7 @@ def no_proof(why: str, detail: str) -> dict[str, Any]:
         "snapshotted": False, "snapshot_error": "", "tree_fields_agree": True, "execution": {}, "failed_quality_gates": [],
         "integrity": None, "bound": False, "reason": reason, "reasons": [reason], "axes": {}, "tree_profile": None,
         "tree_level": None,
+        "tree_unproven": 0,
         "objections": [{"reason": reason, "detail": detail}],
     }  # fmt: skip
 

@@ -72,6 +72,8 @@ class Drift:
     current_diff_sha256: str | None = None
     recorded_tree: str | None = None
     current_tree: str | None = None
+    tree_unproven: int = 0
+    """Files of it of which the system did not tell whether somebody has them open for writing."""
 
     @property
     def axes(self) -> tuple[AxisResult, ...]:
@@ -225,10 +227,10 @@ def _compared_tree(document: ProofDocument, workspace: Workspace, check: DriftCh
         )
         return attrs.evolve(found, tree=unchecked(Axis.TREE, "manifest-version", detail))
     try:
-        current = tree_digest(
+        digest = tree_digest(
             workspace, check.profile, check.level, engine_directory=check.engine_directory,
             on_progress=_until(check.tree_deadline_seconds),
-        ).sha256  # fmt: skip
+        )  # fmt: skip
     except _TakesTooLong:
         return attrs.evolve(
             found, tree=unchecked(Axis.TREE, "too-long", f"the tree takes more than {check.tree_deadline_seconds} s")
@@ -237,8 +239,8 @@ def _compared_tree(document: ProofDocument, workspace: Workspace, check: DriftCh
         return attrs.evolve(found, tree=unchecked(Axis.TREE, f"unstable-{error.reason}", str(error)))
     except FableExecError as error:
         return attrs.evolve(found, tree=unchecked(Axis.TREE, "unreadable", str(error)))
-    found = attrs.evolve(found, current_tree=current)
-    return attrs.evolve(found, tree=_judged_tree(str(found.recorded_tree), current))
+    found = attrs.evolve(found, current_tree=digest.sha256, tree_unproven=digest.unproven)
+    return attrs.evolve(found, tree=_judged_tree(str(found.recorded_tree), digest.sha256))
 
 
 class _TakesTooLong(Exception):

@@ -33,5 +33,6 @@ def objections(binding: ProofBinding) -> tuple[AxisResult, ...]:
 def record_members(binding: ProofBinding, check: DriftCheck) -> dict[str, Any]:
     """The binding, how its tree was looked at, and the objections as one JSON object, for the record of an execution."""
     against = [{"reason": each.reason, "detail": each.detail} for each in objections(binding)]
-    looked = {"tree_profile": check.profile.value, "tree_level": check.level.value}
+    unproven = 0 if binding.drift is None else binding.drift.tree_unproven
+    looked = {"tree_profile": check.profile.value, "tree_level": check.level.value, "tree_unproven": unproven}
     return {**binding.members(), **looked, "objections": against}

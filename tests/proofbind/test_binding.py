@@ -16,11 +16,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fable_exec._sys.leases import Lease
+from fable_exec.attest import TreeFacts
 from fable_exec.errors import ProofNotBound, StateUnreadable
 from fable_exec.pathguard import Workspace
 from fable_exec.proofbind import Axis, BindingPolicy, DriftCheck, ProofBinding, bind, read_proof, read_run_id
 from fable_exec.proofbind.drift import check_drift
 from fable_exec.proofbind.snapshots import keep_snapshot
+from fable_exec.proofbind.verdict import record_members
 from fable_exec.statefile import MAX_DOCUMENT_BYTES
 from fable_exec.treedigest import tree_digest
 from tests.proofbind.receipts import ABSENT, VALID, changed, gate
@@ -284,6 +287,16 @@ def test_no_other_bytes_bind_and_none_raise(cut: int, put: bytes, run: Run) -> N
     binding = run.bound()
     assert always_there(binding)["document_sha256"] == hashlib.sha256(raw).hexdigest()
     assert not binding.bound or json.loads(raw) == VALID
+
+
+def test_files_that_somebody_may_have_open_are_counted_and_attested(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fable_exec.treedigest.reading.take_read_lease", lambda _: Lease.UNKNOWN)
+    check = DriftCheck(level="stable")
+    binding = run.bound(policy=BindingPolicy(check=check))
+    files = tree_digest(run.workspace, "loki-v3").unproven
+    assert binding.bound and binding.drift is not None and binding.drift.tree_unproven == files > 0
+    record = {"proof": record_members(binding, check), "final_tree_sha256": binding.tree_sha256, "engine_dir": f"/w/{ENGINE}"}
+    assert TreeFacts.of_state(record).unproven == files
 
 
 def test_a_record_has_room_for_whatever_stands_in_a_document(run: Run) -> None:
