@@ -107,6 +107,10 @@ def proof(run_id: str, base: str, started_at: str, build: dict[str, Any], tests:
     diff, tree = changed_since(base), tree_sha256()
     gates = [{"name": "lint", "status": "passed" if build["exit_code"] == 0 else "failed", "provenance": "exogenous"}]
     is_good = build["exit_code"] == tests["exit_code"] == 0
+    gaps = [] if build["exit_code"] == 0 else ["build", "quality_gate:lint"]
+    gaps += [] if tests["exit_code"] == 0 else ["tests"]
+    gaps += [] if diff["count"] else ["git.diff"]
+    headline = "NOT VERIFIED" if not is_good else "VERIFIED WITH GAPS" if gaps else "VERIFIED"
     cost = dict.fromkeys(("usd", "input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens"))
     made: dict[str, Any] = {
         "schema_version": "1.1", "run_id": run_id, "started_at": started_at, "generated_at": now(), "files_changed": diff,
@@ -123,7 +127,7 @@ def proof(run_id: str, base: str, started_at: str, build: dict[str, Any], tests:
             "build": {**build, "ran": True, "applicable": True}, "tests": {**tests, "runner": "unittest"},
             "quality_gates": gates, "security": {"ran": False, "high_active": 0, "status": "not_run"},
         },
-        "honesty": {"headline": "VERIFIED" if is_good and diff["count"] else "NOT VERIFIED", "degraded": []},
+        "honesty": {"headline": headline, "degraded": [{"item": gap} for gap in gaps]},
     }  # fmt: skip
     made["verification"] = {"hash": canonical_sha256(made), "algo": "sha256", "scope": "integrity"}
     return made
@@ -139,7 +143,8 @@ def main() -> int:
     build, tests = run(BUILD), run(TESTS)
     document = proof(run_id, base, started_at, build, tests)
     (engine / "proofs" / run_id / "proof.json").write_text(json.dumps(document, indent=2))
-    print(f"{document['honesty']['headline']}: {run_id}")
+    gaps = ", ".join(each["item"] for each in document["honesty"]["degraded"])
+    print(f"{document['honesty']['headline']}: {run_id}{f' (gaps: {gaps})' if gaps else ''}")
     return 0 if build["exit_code"] == tests["exit_code"] == 0 else 20
 
 

@@ -102,13 +102,14 @@ def request_to_keep(
 def _checked(terms: ProofTerms, workspace: Path) -> ProofTerms:
     """The same. Raises InvalidRequest where its words or keys mean nothing, or its job could take the key that signs."""
     from fable_exec.keeper.judging import binding_policy  # few ask for a proof
+    from fable_exec.proofbind import Axis
+    from fable_exec.treedigest import Profile
 
-    try:
-        binding_policy(terms.to_wire())
-    except InvalidRequest:
-        raise
-    except ValueError as error:
-        raise InvalidRequest(f"proof: {error}") from None
+    for words, known in ((terms.required, Axis), ((terms.profile,), Profile)):
+        names = [each.value for each in known]
+        for unknown in sorted(set(words) - set(names)):
+            raise InvalidRequest(f"proof: there is no {ascii(unknown)[:100]}; there are {', '.join(names)}")
+    binding_policy(terms.to_wire())
     if terms.signing_key is not None and Path(terms.signing_key).is_relative_to(workspace):
         raise InvalidRequest("proof: the key that signs must not lie in the workspace, where the job could read it")
     return terms

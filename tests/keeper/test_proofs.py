@@ -120,11 +120,13 @@ RENAMED = resealed("made['run_id'] = 'run-other'")
 
 AFTERWARDS = {
     "the tree is changed": (f"{PROVE}; echo more >>notes.txt", False, ["diff-drifted", "tree-drifted"]),
-    "the headline is flipped": (f"echo broken >area.py; {PROVE}; {FLIPPED}", False, ["headline-inconsistent", "degraded-hidden"]),
+    "the headline is flipped": (f"echo broken >area.py; {PROVE}; {FLIPPED}", False, ["headline-inconsistent"]),
     "a fact is edited": (f"{PROVE}; {RUN}; sed -i 's/unittest/pytest/' $proof", False, ["hash-mismatch"]),
     "a gate failed": (f"{PROVE}; {GATE}", False, ["headline-inconsistent", "degraded-hidden", "gates-failed"]),
     "it tells of a failure": (f"{PROVE}; {PAUSED}", True, ["headline-not-verified", "execution-failed"]),
     "another run's proof": (f"{PROVE}; {RENAMED}", False, ["run-id-other"]),
+    "nothing was changed": (f"rm notes.txt; {PROVE}", True, ["headline-not-verified"]),
+    "its tests fail": (f"echo broken >area.py; {PROVE}; true", True, ["headline-not-verified"]),
     "no proof": ("true", False, ["run-id-none"]),
     "no document": (f"{PROVE}; {RUN}; echo '{{' >$proof", False, ["document-not-json"]),
 }
@@ -228,8 +230,8 @@ def test_the_record_stands_where_there_is_no_key_to_attest_it(proving: Proving, 
 
 
 REFUSED: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
-    "an axis": (lambda project: {"proof": ProofTerms(required=("nonsense",))}, "'nonsense' is not a valid Axis"),
-    "a profile": (lambda project: {"proof": ProofTerms(profile="nonsense")}, "'nonsense' is not a valid Profile"),
+    "an axis": (lambda project: {"proof": ProofTerms(required=("nonsense",))}, "no 'nonsense'; there are document, "),
+    "a profile": (lambda project: {"proof": ProofTerms(profile="nonsense")}, "no 'nonsense'; there are tree, "),
     "a key set": (lambda project: {"proof": ProofTerms(jwks="{")}, "the key set cannot be read"),
     "a key within reach": (lambda project: {"proof": ProofTerms(signing_key=project / "key")}, "must not lie in the workspace"),
     "another verdict": (lambda project: {"proof": ProofTerms(), "verdict": "exit-code"}, "proof is for the verdict 'proof'"),
