@@ -342,7 +342,7 @@ class ExecutionBroker(BlockingCalls):
             return Foreseen.refused("confinement", error, read_only=not self.writes_enabled)
         except PolicyError as error:
             return Foreseen.refused("assurance", error, read_only=not self.writes_enabled)
-        return Foreseen.of(decided.decision, decided.arguments)
+        return Foreseen.of(decided.decision, decided.arguments, is_locked=not self.writes_enabled)
 
     # End
 

@@ -25,14 +25,14 @@ class Foreseen:
     arguments: ArgumentFacts | None = None
 
     @classmethod
-    def of(cls, decision: Decision, arguments: ArgumentFacts | None) -> Foreseen:
-        """`decision`, with what the argument rules said."""
+    def of(cls, decision: Decision, arguments: ArgumentFacts | None, *, is_locked: bool) -> Foreseen:
+        """`decision`, with what the argument rules said. A command that is refused would have the workspace as it is now."""
         return cls(
             allowed=decision.allowed,
             rule=decision.rule.value,
             code=decision.code,
             message=decision.message,
-            read_only=decision.read_only,
+            read_only=decision.read_only if decision.allowed else is_locked,
             arguments=arguments,
         )
 

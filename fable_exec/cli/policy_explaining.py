@@ -14,9 +14,9 @@ import click
 from fable_exec.broker import ExecutionBroker
 from fable_exec.cli.exits import Exit
 from fable_exec.cli.inputs import AS_JSON
-from fable_exec.cli.run_policy import UNLOCK_TOKEN, RunRules, run_policy
+from fable_exec.cli.run_policy import UNLOCK_TOKEN, RunRules, givers, run_policy
 from fable_exec.cli.showing import at_the_door, one_line, print_object, report
-from fable_exec.errors import ConfinementUnavailable
+from fable_exec.errors import ConfinementUnavailable, PolicyError
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -47,8 +47,8 @@ def explain(
 
     def act() -> int:
         place = "." if workspace is None and file is None else workspace
-        policy = run_policy(RunRules(workspace=place, file=file, unlocked=unlocked), argv[0])
-        with closing(ExecutionBroker(policy)) as broker:
+        rules = RunRules(workspace=place, file=file, unlocked=unlocked)
+        with closing(_broker(rules, argv[0])) as broker:
             if unlocked:
                 broker.unlock_writes(UNLOCK_TOKEN)
             explanation = broker.explain(argv, cwd)
@@ -61,6 +61,13 @@ def explain(
         return Exit.OK if explanation.allowed else Exit.FAILED
 
     return at_the_door(act, as_json=as_json)
+
+
+def _broker(rules: RunRules, program: str) -> ExecutionBroker:
+    try:
+        return ExecutionBroker(run_policy(rules, program))
+    except PolicyError as error:
+        raise error.told_by(givers(rules)) from None
 
 
 def _radius(broker: ExecutionBroker, *, read_only: bool) -> BlastRadius | None:

@@ -87,7 +87,17 @@ def test_explain_of_what_is_refused_exits_1(policy: Path) -> None:
     assert finished.returncode == 1
     assert "decision: refused: executable 'rm' is not on the allow-list" in finished.stderr.decode()
     answered = typed_here("policy", "explain", "--json", "--policy", str(policy), "--", "rm")
-    assert (answered.returncode, the_object(answered)["rule"]) == (1, "not-listed")
+    told = the_object(answered)
+    assert (answered.returncode, told["rule"]) == (1, "not-listed")
+    assert "workspace_writes: active by unlocked by the administrator" not in told["plan"]
+    as_it_would_run = the_object(typed_here("policy", "explain", "--json", "--policy", str(policy), "--", "ls"))
+    assert (told["plan"], told["applied"]) == (as_it_would_run["plan"], as_it_would_run["applied"])
+
+
+def test_explain_tells_a_program_that_is_not_there_as_it_was_typed(workspace: Path) -> None:
+    finished = typed_here("policy", "explain", "--", "no-such-program", cwd=workspace)
+    assert finished.returncode == 2
+    assert finished.stderr.decode().startswith("fable-exec: the program to run: none of no-such-program could be found in ")
 
 
 def test_explain_needs_no_policy_and_nothing_is_run(workspace: Path) -> None:
