@@ -227,7 +227,8 @@ class ExtraMissing(FableExecError, ImportError):
     @classmethod
     def of(cls, extra: str, package: str) -> ExtraMissing:
         """`package` is not there, which `extra` would have brought."""
-        return cls(f"this needs {package}, which is not installed: pip install 'fable-exec[{extra}]'", extra=extra)
+        how = f"pip install '.[{extra}]' in a checkout, or 'fable-exec[{extra}]' from an index that has it"
+        return cls(f"this needs {package}, which is not installed: {how}", extra=extra)
 
 
 class StateUnreadable(FableExecError, ValueError):

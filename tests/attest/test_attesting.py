@@ -342,4 +342,4 @@ def test_reading_needs_no_extra_and_verifying_says_what_to_install() -> None:
     data = with_signatures(Signature("", b"x")).to_json()
     finished = subprocess.run([sys.executable, "-c", program], input=data, capture_output=True)
     assert finished.stdout == b"1\n"
-    assert b"ExtraMissing: this needs cryptography, which is not installed: pip install 'fable-exec[sign]'" in finished.stderr
+    assert b"ExtraMissing: this needs cryptography, which is not installed: pip install '.[sign]' in" in finished.stderr

@@ -190,7 +190,7 @@ def test_a_key_of_the_wrong_length_is_none() -> None:
 def test_without_the_extra_the_error_says_what_to_install(use: str) -> None:
     program = f"import sys; sys.modules['cryptography'] = None\nfrom fable_exec.keypairs import *\n{use}"
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert "ExtraMissing: this needs cryptography, which is not installed: pip install 'fable-exec[sign]'" in finished.stderr
+    assert "ExtraMissing: this needs cryptography, which is not installed: pip install '.[sign]' in a checkout" in finished.stderr
 
 
 def test_the_error_for_a_missing_extra_survives_pickling() -> None:
