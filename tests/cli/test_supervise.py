@@ -201,9 +201,14 @@ REFUSED = {
     "--restarts must be a whole number up to 100, not 101": ["--restarts", "101", "--workspace", ".", "--", "true"],
     "Missing option '--workspace'.": ["--", "true"],
     "Missing argument 'ARGV...'.": ["--workspace", "."],
-    "--proof-...: a proof is for the verdict 'proof'": ["--proof-require", "tree", "--workspace", ".", "--", "true"],
+    "--proof-... and --attest-key: proof is for the verdict 'proof'": [
+        "--proof-require", "tree", "--workspace", ".", "--", "true",
+    ],
     "Invalid value for '--proof-jwks': /no/such/file: No such file or directory": [
         "--verdict", "proof", "--proof-jwks", "/no/such/file", "--workspace", ".", "--", "true",
+    ],
+    "Invalid value for '--attest-key': /no/such/key: No such file or directory": [
+        "--verdict", "proof", "--attest-key", "/no/such/key", "--workspace", ".", "--", "true",
     ],
     "Invalid value for '--id': execution id 'seven' must be a valid UUID": ["--id", "seven", "--workspace", ".", "--", "true"],
     "Invalid value for '--label': \"plain\" is not NAME=VALUE": ["--label", "plain", "--workspace", ".", "--", "true"],
@@ -224,6 +229,21 @@ def test_wrong_usage_of_start_is_told_by_the_flag_and_starts_nothing(
     words: str, arguments: list[str], typed_wrongly: Wrongly
 ) -> None:
     assert typed_wrongly("start", *arguments) == words
+
+
+def test_a_program_that_cannot_be_named_is_told_as_it_was_typed_in_the_foreground_too(typed_wrongly: Wrongly) -> None:
+    words = typed_wrongly("start", "--foreground", "--workspace", ".", "--", "bin/true")
+    assert words == "the program to run: must be a bare name or an absolute path: 'bin/true'"
+
+
+def test_a_key_that_nobody_could_sign_with_is_refused_before_anything_is_started(typed_wrongly: Wrongly, tmp_path: Path) -> None:
+    key = tmp_path / "key.pem"
+    key.write_text("no key\n")
+    arguments = ("start", "--verdict", "proof", "--attest-key", str(key), "--workspace", ".", "--", "true")
+    key.chmod(0o644)
+    assert "others may open it; its mode must be 0600" in typed_wrongly(*arguments)
+    key.chmod(0o600)
+    assert "neither an Ed25519 nor a P-256 private key" in typed_wrongly(*arguments)
 
 
 def test_a_key_that_is_too_long_is_refused_and_not_cut(root: Path, workspace: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import click
 
 from fable_exec.cli.inputs import MAX_KEY_BYTES, contents
 from fable_exec.cli.showing import one_line
+from fable_exec.errors import ExtraMissing, StateUnreadable
 from fable_exec.executions.proofterms import ProofTerms
 
 __all__ = ["PROOF_GPG_KEYS", "PROOF_JWKS", "PROOF_PROFILE", "PROOF_REQUIRE", "SIGNING_KEY", "proof_terms"]
@@ -28,6 +29,21 @@ def _key_set(_: click.Context, __: click.Parameter, given: str | None) -> str | 
     return None if given is None else _text(given)
 
 
+def _usable(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+    """The path of a key that the keeper will be able to sign with: it would tell its log alone."""
+    if given is None:
+        return None
+    from fable_exec.keypairs import PrivateKey  # few sign
+
+    try:
+        PrivateKey.load(given)
+    except OSError as error:
+        raise click.BadParameter(one_line(f"{given}: {error.strerror}")) from None
+    except (StateUnreadable, ExtraMissing) as error:
+        raise click.BadParameter(one_line(str(error))) from None
+    return given
+
+
 PROOF_REQUIRE = click.option(
     "--proof-require", metavar="AXIS", multiple=True, help="What must pass of a proof as well; repeated. [default: diff]"
 )
@@ -36,7 +52,9 @@ PROOF_GPG_KEYS = click.option(
 )
 PROOF_JWKS = click.option("--proof-jwks", metavar="FILE", callback=_key_set, help="A key set whose tokens of a proof count.")
 PROOF_PROFILE = click.option("--proof-profile", metavar="NAME", help="Which digest of the tree it names. [default: loki-v3]")
-SIGNING_KEY = click.option("--attest-key", metavar="FILE", help="Private key that attests an execution whose proof is bound.")
+SIGNING_KEY = click.option(
+    "--attest-key", metavar="FILE", callback=_usable, help="Private key that attests an execution whose proof is bound."
+)
 
 
 def proof_terms(

@@ -25,7 +25,7 @@ _FLAGS = {
     "hard_timeout_seconds": "--hard-timeout",
     "idle_timeout_seconds": "--idle-timeout",
     "labels": "--label",
-    "proof": "--proof-...: a proof",
+    "proof": "--proof-... and --attest-key: proof",
     "provider": "--provider",
     "restart_delay_seconds": "--restart-delay",
     "restarts": "--restarts",

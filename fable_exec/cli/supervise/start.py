@@ -98,20 +98,28 @@ def start(
 
 def _started(supervisor: Supervisor, spec: ExecutionSpec) -> Execution:
     try:
-        return supervisor.start(spec)
-    except PolicyError as error:
-        if spec.policy is not None:
-            raise
-        raise error.told_by({"allowed_executables": "the program to run", "workspace": "--workspace"}) from None
+        with _told_by_flags(spec):
+            return supervisor.start(spec)
     except KeyboardInterrupt:
         say(f"interrupted: whether execution {spec.execution_id} was accepted, `fable-exec supervise show` tells")
         raise
 
 
+@contextmanager
+def _told_by_flags(spec: ExecutionSpec) -> Iterator[None]:
+    """Without a policy its faults are those of what was typed."""
+    try:
+        yield
+    except PolicyError as error:
+        if spec.policy is not None:
+            raise
+        raise error.told_by({"allowed_executables": "the program to run", "workspace": "--workspace"}) from None
+
+
 def _in_the_foreground(supervisor: Supervisor, spec: ExecutionSpec, as_json: bool) -> int:
     """The job's output on our standard output; with `as_json` its state instead, as `run` has it."""
     say(f"execution {spec.execution_id}")
-    with _silenced(1) if as_json else nullcontext():
+    with _told_by_flags(spec), _silenced(1) if as_json else nullcontext():
         status = supervisor.run_foreground(spec)
     if supervisor.get(str(spec.execution_id)) is None:
         say("interrupted while the provider was asked: nothing was accepted")

@@ -24,7 +24,6 @@ _PROOFS = {
     "pidns_dead": "its PID namespace has ended",
     "echild": "wait(2) knows no child any more",
     "scan": "no: a look at /proc is no proof",
-    "none": "no",
 }
 _RUNGS = {"pidns": "a PID namespace", "cgroup": "a cgroup", "subreaper": "a subreaper"}
 _NAMED = 5
@@ -154,7 +153,9 @@ def _log(members: Members) -> str:
 
 def _proof(members: Members) -> str:
     found = members["quiescence_proof"]
-    return "" if found is None else f"{_PROOFS.get(found, found)} ({found})"
+    if found in (None, "none"):
+        return "" if found is None else "no"
+    return f"{_PROOFS.get(found, found)} ({found})"
 
 
 def _proof_document(proof: Members) -> str:
