@@ -73,7 +73,7 @@ def _seconds(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InvalidRequest(f"{one_line(text)} is no number of seconds") from None
+        raise InvalidRequest(f"'{one_line(text)}' is no number of seconds") from None
 
 
 def _opened(path: str) -> CancelFile:

@@ -128,6 +128,8 @@ def _refusal(alike: list[Denial]) -> str:
     suggestion = f": {first.suggestion}" if first.suggestion else ""
     if any(each.suggestion != first.suggestion for each in alike):
         suggestion += "; --json tells it of each"
+    elif first.protection == "workspace_writes":
+        suggestion += " (--unlocked)"  # whoever types `run` is the administrator
     times = f" {len(alike)} times" if len(alike) > 1 else ""
     where = f" {', '.join(places[:_NAMED_PLACES])}{more}" if places else ""
     return f"refused{times}: {first.operation}{where} ({first.protection}){suggestion}"

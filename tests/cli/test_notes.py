@@ -73,6 +73,11 @@ REFUSALS: dict[str, tuple[list[Denial], int, list[str]]] = {
         4,
         ["refused: read x (host_reads)", "refused: plant git-hook a (later_files): kept as 1", "refused: 4 more"],
     ),
+    "while writes are locked": (
+        [Denial(operation="write", path="x", protection="workspace_writes", suggestion="ask")],
+        0,
+        ["refused: write x (workspace_writes): ask (--unlocked)"],
+    ),
     "only counted: the command did without": ([], 4, []),
     "names were looked up in vain, and the command succeeded": (
         [LOOK_UP, LOOK_UP],

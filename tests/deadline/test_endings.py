@@ -65,6 +65,11 @@ def test_wrong_usage_is_2_and_said(line: str) -> None:
     assert finished.stderr.startswith("Usage: ")
 
 
+def test_a_word_that_is_no_number_is_told_as_it_was_typed() -> None:
+    finished = CliRunner().invoke(command, ["20", "soon", "--", "true"])
+    assert finished.stderr.endswith("Error: 'soon' is no number of seconds.\n")
+
+
 @pytest.mark.requires_ability("linux")
 def test_nothing_is_started_by_wrong_usage(tmp_path: Path) -> None:
     for words in (("nan", "1"), ("1", "1", "-1")):
