@@ -28,6 +28,9 @@ from fable_exec.treedigest.watching import NO_STATUS, Seen, Watch, stamp_of, sta
 
 __all__ = ["Scanned", "Scanner", "unstable"]
 
+MAX_PATH_BYTES = 512 << 20
+"""Of all directories together, and of files where rows have whole paths: many levels are small on a disk, and large in memory."""
+_LEVEL_BYTES = 8
 _GONE_OR_SWAPPED = ("not-found", "not-a-directory", "invalid")
 """Reasons of what was listed a moment ago; the last is readlink(2) of what is no link any more."""
 _name_of = attrgetter("name")
@@ -69,6 +72,7 @@ class _Tally:
     def __init__(self, on_progress: Callable[[Progress], None] | None) -> None:
         self.files = 0
         self.size_bytes = 0
+        self.path_bytes = 0
         self._on_progress = on_progress
 
     def tell(self, part_bytes: int = 0) -> None:
@@ -158,6 +162,11 @@ class Scanner:
         taken = [entry for entry in entries if entry.name not in leave_out] if leave_out else entries
         leaves = [entry for entry in taken if not entry.is_dir(follow_symlinks=False)]
         directories = [entry.name for entry in taken if entry.is_dir(follow_symlinks=False)] if len(leaves) < len(taken) else []
+        self._tally.path_bytes += len(components) * _LEVEL_BYTES + len(path) + len(self._prefix(path)) * len(leaves)
+        if self._tally.path_bytes > MAX_PATH_BYTES:
+            raise PathError(
+                f"no digest: the paths of the tree are longer than {MAX_PATH_BYTES} bytes together", reason="too-large", path=path
+            )  # fmt: skip
         rows = self._rows(directory, components, path, status, entries, leaves)
         self._tally.files += len(leaves)
         self._tally.tell()

@@ -17,7 +17,7 @@ import pytest
 
 import fable_exec.treedigest
 from fable_exec._sys.leases import Lease
-from fable_exec.errors import ConfinementUnavailable, PathNotDirectory, PathNotFound, StateUnreadable, TreeUnstable
+from fable_exec.errors import ConfinementUnavailable, PathError, PathNotDirectory, PathNotFound, StateUnreadable, TreeUnstable
 from fable_exec.pathguard import Workspace
 from fable_exec.treedigest import Difference, EntryKind, Level, Manifest, Progress, diff, tree_digest, verify
 from fable_exec.treedigest.reading import PROGRESS_BYTES
@@ -293,6 +293,24 @@ def test_a_tree_of_many_levels_is_digested(workspace: Path) -> None:
     found = tree_digest(workspace).manifest
     assert found is not None and len(found.entries) == 1_501
     subprocess.run(["rm", "-rf", str(workspace / ("d" * 20))], check=True)
+
+
+@pytest.mark.parametrize("profile", ["tree", "loki-v3"])
+def test_a_tree_that_is_small_on_a_disk_and_large_in_memory_is_refused(
+    profile: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each level is told with all above it, and in loki-v3 each file."""
+    repository(workspace, "a")
+    below = workspace / "/".join(["d" * 20] * 60)
+    below.mkdir(parents=True)
+    for number in range(40):
+        (below / str(number)).touch()
+    monkeypatch.setattr("fable_exec.treedigest.scanning.MAX_PATH_BYTES", 200_000)
+    assert tree_digest(workspace, profile).sha256
+    monkeypatch.setattr("fable_exec.treedigest.scanning.MAX_PATH_BYTES", 50_000)
+    with pytest.raises(PathError) as refused:
+        tree_digest(workspace, profile)
+    assert refused.value.reason == "too-large"
 
 
 def test_nothing_is_left_of_a_digest(workspace: Path) -> None:
