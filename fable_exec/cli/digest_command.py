@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -12,7 +11,7 @@ import click
 from fable_exec.cli.digest_progress import shown_progress
 from fable_exec.cli.engine_directory import one_name
 from fable_exec.cli.exits import Exit
-from fable_exec.cli.inputs import AS_JSON
+from fable_exec.cli.inputs import AS_JSON, contents
 from fable_exec.cli.showing import at_the_door, one_line, print_object, print_text, say
 from fable_exec.errors import StateUnreadable
 from fable_exec.treedigest import Difference, Level, Manifest, Profile, TreeDigest, tree_digest
@@ -27,12 +26,11 @@ def _kept(_: click.Context, __: click.Parameter, given: str | None) -> Manifest 
     """The manifest in a file: by itself, or as `--manifest` printed it, below its digest."""
     if given is None:
         return None
+    data = contents(given, _MAX_MANIFEST_BYTES).removesuffix(b"\n")
+    digest, _newline, below = data.partition(b"\n")
     try:
-        with Path(given).open("rb") as file:
-            data = file.read(_MAX_MANIFEST_BYTES).removesuffix(b"\n")
-        digest, _newline, below = data.partition(b"\n")
         return Manifest.from_bytes(below if re.fullmatch(rb"[0-9a-f]{64}", digest) else data, given)
-    except (OSError, StateUnreadable) as error:
+    except StateUnreadable as error:
         raise click.BadParameter(one_line(str(error))) from error
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 import click
 
@@ -22,7 +22,14 @@ def contents(path: str, max_bytes: int) -> bytes:
         click.BadParameter: it cannot be read.
     """
     try:
-        with Path(path).open("rb") as file:
+        with open(path, "rb", opener=_opened_at_once) as file:
             return file.read(max_bytes + 1)
     except OSError as error:
         raise click.BadParameter(one_line(f"{path}: {error.strerror}")) from error
+
+
+def _opened_at_once(path: str, flags: int) -> int:
+    """A job may have put a FIFO there; one that nobody writes to is empty then, and the one of a shell's <(command) is read."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    os.set_blocking(descriptor, True)
+    return descriptor

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.typed import the_object, typed, typed_here
+from fable_exec.attest import PrivateKey
+from tests.cli.typed import PROGRAM, environment, the_object, typed, typed_here
 from tests.proofbind.receipts import changed
 from tests.proofbind.repositories import RUN_ID, TREE, make_fixture
 from tests.proofbind.signed import PROOFS
@@ -123,6 +126,23 @@ def test_show_tells_what_a_document_says(receipt: Any) -> None:
     assert (forged.returncode, members["ok"], members["headline"]) == (0, False, "VERIFIED WITH GAPS")
     assert set(members["derived_headlines"].values()) == {"VERIFIED"}
     assert "\u202e" not in typed_here("proof", "show", receipt({"run_id": "run-\u202e"})).stdout.decode()
+
+
+def test_a_fifo_in_place_of_a_file_keeps_nobody_waiting_and_that_of_a_shell_is_read(tmp_path: Path) -> None:
+    fifo = str(tmp_path / "fifo")
+    os.mkfifo(fifo)
+    key = PrivateKey.generate().public.pem
+    (tmp_path / "key.pub").write_text(key)
+    for words in (
+        ("proof", "verify", fifo), ("proof", "show", fifo), ("proof", "show", VALID, "--jwks", fifo),
+        ("digest", "--diff", fifo, str(tmp_path)), ("verify-attestation", "--key", fifo, VALID),
+    ):  # fmt: skip
+        assert typed_here(*words).returncode == 2, words
+    empty = typed_here("verify-attestation", "--key", str(tmp_path / "key.pub"), fifo)
+    assert (empty.returncode, empty.stdout) == (1, b"") and b"it holds no attestation" in empty.stderr
+    shell = ["bash", "-c", '"${@:2}" <(sleep 0.2; cat "$1")', "bash", VALID, *PROGRAM, "proof", "show"]
+    shown = subprocess.run(shell, env=environment(), capture_output=True, timeout=60)
+    assert shown.returncode == 0 and shown.stdout.startswith(f"run: {RUN_ID}\n".encode()), shown.stderr
 
 
 def test_bind_keeps_the_proof_and_tells_whether_it_is_bound(repository: Path, tmp_path: Path) -> None:
