@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from fable_exec.keeper.surroundings import runtime_environment
+from fable_exec.keeper.surroundings import is_passed, runtime_environment
 from fable_exec.seatbelt import HostBoundary
 
 __all__ = ["child_environment"]
 
-_PASSED = ("HOME", "LANG", "LOGNAME", "NO_COLOR", "SHELL", "TERM", "USER")
-_PASSED_PREFIX = "LC_"
 _MOVED_LOGIN = "CLAUDE_CONFIG_DIR"
 """HOME is the user's here, so that a provider finds the login that the boundary lets it see; this would lead it elsewhere."""
 
@@ -25,7 +23,7 @@ def child_environment(
         runtime: a directory of the program's own with the parts that `make_runtime` makes, writable for it.
         named: what the execution's specification sets; it wins over all but PATH.
     """
-    passed = {name: value for name, value in host.items() if name in _PASSED or name.startswith(_PASSED_PREFIX)}
+    passed = {name: value for name, value in host.items() if name == "HOME" or is_passed(name)}
     own = {name: value for name, value in runtime_environment(runtime).items() if name != _MOVED_LOGIN}
     temporary = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), f"{runtime}/tmp")
     path = ":".join(map(str, boundary.child_path))

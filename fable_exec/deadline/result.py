@@ -6,11 +6,12 @@ from enum import Enum
 
 import attrs
 
+from fable_exec.lifecycle import SIGNAL_BASE
 from fable_exec.outcome import Survivor
 
 __all__ = ["DeadlineEnd", "DeadlineResult"]
 
-_TIMED_OUT, _OWN_FAILURE, _SIGNAL_BASE, _PIPE_CLOSED, _TERMINATED = 124, 125, 128, 141, 143
+_TIMED_OUT, _OWN_FAILURE, _PIPE_CLOSED, _TERMINATED = 124, 125, 141, 143
 
 
 class DeadlineEnd(Enum):
@@ -63,9 +64,9 @@ class DeadlineResult:
         if not self.quiescent or self.left_behind:
             return _OWN_FAILURE
         if self.ended_by is DeadlineEnd.EXITED and self.returncode is not None:
-            return self.returncode if self.returncode >= 0 else _SIGNAL_BASE - self.returncode
+            return self.returncode if self.returncode >= 0 else SIGNAL_BASE - self.returncode
         if self.ended_by is DeadlineEnd.SIGNAL:
-            return _SIGNAL_BASE + self.signal
+            return SIGNAL_BASE + self.signal
         return _OF_ENDS.get(self.ended_by, _OWN_FAILURE)
 
 

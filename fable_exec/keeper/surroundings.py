@@ -14,6 +14,7 @@ from fable_exec.executions.names import RUNTIME_NAME
 __all__ = [
     "DIRECTORIES",
     "is_apart",
+    "is_passed",
     "make_runtime",
     "place_of_runtime",
     "remove_apart",
@@ -22,9 +23,16 @@ __all__ = [
 ]
 
 DIRECTORIES = ("tmp", "home", "root", "cache", "config", "data", "state", "npm", "bun", "claude")
+_PASSED_NAMES = frozenset({"LANG", "LOGNAME", "NO_COLOR", "SHELL", "TERM", "USER"})
+_PASSED_PREFIX = "LC_"
 _GIT_CONFIG_NAME = "gitconfig"
 _GIT_CONFIG = b"[commit]\n\tgpgsign = false\n[tag]\n\tgpgsign = false\n"
 _NAME_APART = re.compile(r"fable-exec-[0-9a-f]{16}")
+
+
+def is_passed(name: str) -> bool:
+    """Whether a job gets this variable of the caller's without being asked."""
+    return name in _PASSED_NAMES or name.startswith(_PASSED_PREFIX)
 
 
 def place_of_runtime(execution: Path, apart_in: str | None) -> Path:

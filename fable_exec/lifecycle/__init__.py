@@ -29,6 +29,7 @@ from fable_exec.lifecycle.health import Health, Liveness, health, health_by_look
 from fable_exec.lifecycle.reasons import (
     POLICY_FAILURE_CODES,
     RULES,
+    SIGNAL_BASE,
     Deadline,
     ExitCodeVerdict,
     Facts,
@@ -49,6 +50,7 @@ __all__ = [
     "IGNORED",
     "POLICY_FAILURE_CODES",
     "RULES",
+    "SIGNAL_BASE",
     "TRANSITIONS",
     "Accepted",
     "Action",

@@ -12,6 +12,7 @@ import attrs
 __all__ = [
     "POLICY_FAILURE_CODES",
     "RULES",
+    "SIGNAL_BASE",
     "Deadline",
     "ExitCodeVerdict",
     "Facts",
@@ -29,7 +30,10 @@ __all__ = [
 POLICY_FAILURE_CODES = frozenset({20})
 """Statuses by which a job says that it worked, and that what it made is not good enough."""
 
-_FAILED, _NOT_EXECUTABLE, _NOT_STARTED, _SIGNAL_BASE, _HIGHEST = 125, 126, 127, 128, 255
+SIGNAL_BASE = 128
+"""What shells add to the number of the signal that ended a program (POSIX.1-2024, Shell Command Language 2.8.2)."""
+
+_FAILED, _NOT_EXECUTABLE, _NOT_STARTED, _HIGHEST = 125, 126, 127, 255
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR)
 _HOST_IS_SHORT = (0, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
@@ -166,7 +170,7 @@ def exit_status(facts: Facts) -> int:
     if facts.launch_error is not None:
         return _NOT_STARTED if facts.exec_errno is None else status_of_failed_exec(facts.exec_errno)
     if facts.signal is not None:
-        return min(_SIGNAL_BASE + facts.signal, _HIGHEST)
+        return min(SIGNAL_BASE + facts.signal, _HIGHEST)
     return _FAILED if facts.exit_code is None else min(facts.exit_code, _HIGHEST)
 
 

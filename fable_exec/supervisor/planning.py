@@ -23,7 +23,7 @@ from fable_exec.executions.proofterms import ProofTerms
 from fable_exec.executions.spec import ExecutionSpec
 from fable_exec.keeper.bounds import Bounds
 from fable_exec.keeper.requests import KeepRequest, LaterFiles, plan_of_job
-from fable_exec.keeper.surroundings import is_apart, place_of_runtime, runtime_environment
+from fable_exec.keeper.surroundings import is_apart, is_passed, place_of_runtime, runtime_environment
 from fable_exec.laterfiles import standard_place
 from fable_exec.policy import BrokerPolicy, merge
 from fable_exec.runner import Command, WorkspaceIdentity
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["policy_of", "request_to_keep"]
 
-_PASSED_NAMES = ("LANG", "LOGNAME", "NO_COLOR", "SHELL", "TERM", "USER")
-_PASSED_PREFIX = "LC_"
 _DEFAULT_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 
 
@@ -261,7 +259,7 @@ def _environment(
 
         whole = child_environment(spec.boundary, runtime, os.environ, {**rules.set, **spec.environment})
         return {**whole, "PATH": os.pathsep.join(path), **of_execution}
-    passed = {name: value for name, value in os.environ.items() if _is_passed(name) or rules.inherits(name)}
+    passed = {name: value for name, value in os.environ.items() if is_passed(name) or rules.inherits(name)}
     return {
         **passed,
         **rules.set,
@@ -271,7 +269,3 @@ def _environment(
         **spec.environment,
         **of_execution,
     }
-
-
-def _is_passed(name: str) -> bool:
-    return name in _PASSED_NAMES or name.startswith(_PASSED_PREFIX)

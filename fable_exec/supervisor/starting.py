@@ -18,6 +18,7 @@ from fable_exec.executions import ExecutionDirectory
 from fable_exec.executions.names import STATE_DIR_VARIABLE, is_of_records
 from fable_exec.executions.spec import ExecutionSpec
 from fable_exec.keeper.requests import Answer, Answered
+from fable_exec.lifecycle import SIGNAL_BASE
 from fable_exec.runner import WorkspaceIdentity
 from fable_exec.supervisor.execution import Execution, looked_at, required
 from fable_exec.supervisor.foreground import await_answer, relay, wished_by_signal
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from fable_exec.providers import ProviderSpec
 
 __all__ = ["Starts"]
-
-_SIGNAL_BASE = 128
 
 
 class Starts:
@@ -155,7 +154,7 @@ class Starts:
             if self.existing(spec, execution_id) is None:
                 self.admit(spec)
                 if spec.provider is not None and wish.is_there:
-                    return _SIGNAL_BASE + wish.signal
+                    return SIGNAL_BASE + wish.signal
                 self._begun(spec, execution_id, lambda waiting: await_answer(waiting, directory, wish))
             relay(directory, wish)
         return required(directory).exit_status

@@ -22,8 +22,9 @@ from fable_exec.assurance.model import (
     verify_policy,
     verify_supervisor,
 )
+from fable_exec.assurance.model.supervisors import _EVENTS as TRIED
 from fable_exec.errors import PolicyError
-from fable_exec.lifecycle import EVENTS, TRANSITIONS, Phase, table
+from fable_exec.lifecycle import EVENTS, TRANSITIONS, HostRebooted, Judged, KeeperLost, Phase, RestartDecided, table
 from fable_exec.policy import AssurancePolicy, Confinement, PathRules
 from tests.assurance import hosts
 from tests.assurance.breaking import BROKER_BREAKS, TABLE_BREAKS
@@ -276,3 +277,8 @@ def test_the_model_holds_no_second_copy_of_a_rule() -> None:
         "timeout_seconds",
         "mode",
     }
+
+
+def test_every_event_of_the_lifecycle_is_tried() -> None:
+    judging = {Judged, RestartDecided, KeeperLost, HostRebooted}
+    assert {type(event) for event in TRIED} | judging == set(EVENTS)

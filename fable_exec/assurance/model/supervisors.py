@@ -14,7 +14,6 @@ import attrs
 from fable_exec.assurance.model.exploring import Model, explore
 from fable_exec.errors import InternalError
 from fable_exec.lifecycle import (
-    EVENTS,
     Accepted,
     Action,
     Deadline,
@@ -188,6 +187,3 @@ def _labels(world: SupervisedWorld) -> Iterator[str]:
         "stuck": world.is_stuck,
     }
     yield from (atom for atom, holds in facts.items() if holds)
-
-
-assert {type(event) for event in _EVENTS} | {Judged, RestartDecided, KeeperLost, HostRebooted} == set(EVENTS)
