@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -63,6 +65,21 @@ def test_the_order_of_the_paths_makes_no_difference_and_that_of_the_ports_does()
         assert render(each.boundary, each.workspace, each.spec, system_paths=system) == rendered(each)
         ports = attrs.evolve(each.boundary, reserved_ports=tuple(reversed(each.boundary.reserved_ports)))
         assert rendered(attrs.evolve(each, boundary=ports)) != rendered(each)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_however_the_paths_of_a_boundary_are_shuffled_its_profile_has_the_same_bytes(name: str) -> None:
+    with place() as root:
+        each = CASES[name](root)
+        expected = rendered(each)
+        for seed in range(10):
+            chance = random.Random(seed)
+            lists: dict[str, Any] = {
+                field: chance.sample(getattr(each.boundary, field), k=len(getattr(each.boundary, field)))
+                for field in ("workspace_roots", "runtime_read_paths", "runtime_write_paths", "child_path")
+            }
+            system = chance.sample(SYSTEM_RUNTIME_PATHS, k=len(SYSTEM_RUNTIME_PATHS))
+            assert render(attrs.evolve(each.boundary, **lists), each.workspace, each.spec, system_paths=system) == expected
 
 
 def test_only_what_exists_of_the_system_is_granted() -> None:
@@ -167,3 +184,35 @@ def holds(grant: Grant, target: str) -> bool:
     """The same question, asked of the standard library."""
     real = "/" + os.path.normpath(target).lstrip("/")
     return real == grant.path or (grant.is_directory and os.path.commonpath((real, grant.path)) == grant.path)
+
+
+NAMED = st.lists(NAMES.map(lambda name: name.replace("/", "")), max_size=3)
+BELOW = ("", "/x", "x", "/..", "/../x", "/x/../y")
+
+
+@pytest.mark.fuzz
+@given(NAMED, NAMED, NAMES.map(lambda name: name.replace("/", "")), st.data())
+def test_no_boundary_lets_its_profile_grant_anything_outside_of_its_lists(
+    read: list[str], write: list[str], engine: str, data: st.DataObject
+) -> None:
+    """Directories of any name, as a whole boundary: it is refused, or its profile grants its lists and no more."""
+    with place() as root:
+        each = CASES["minimal"](root)
+        made = {name: [root / kind / one for one in names] for name, kind, names in (("r", "r", read), ("w", "w", write))}
+        try:
+            for directory in (*made["r"], *made["w"], root / "e" / engine):
+                directory.mkdir(parents=True, exist_ok=True)
+            boundary = attrs.evolve(
+                each.boundary, runtime_read_paths=made["r"], runtime_write_paths=made["w"], engine_source=root / "e" / engine
+            )
+        except (ValueError, OSError):  # PolicyError is one
+            return
+        profile = SeatbeltProfile.parse(rendered(attrs.evolve(each, boundary=boundary)))
+        written = [os.path.realpath(path) for path in (*made["w"], each.workspace)]
+        granted = [*written, *(os.path.realpath(path) for path in (*made["r"], root / "e" / engine, each.spec))]
+        targets = [str(root), f"{root}/r", f"{root}/beside", str(each.siblings[0]), str(boundary.protected_root), f"{root}/e"]
+        targets += [place + data.draw(st.sampled_from(BELOW)) for place in granted]
+        for target in map(os.path.normpath, targets):
+            for operation, places in (("file-write-data", written), ("file-read-data", granted)):
+                within = target in places or any(target.startswith(held + "/") for held in places if held != str(each.spec))
+                assert profile.decide(operation, target) == ("allow" if within else "deny"), (operation, target)
