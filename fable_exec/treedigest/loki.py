@@ -201,11 +201,11 @@ def _looked_up(scanner: Scanner, paths: list[str]) -> dict[str, str]:
 
 def _look_up(scanner: Scanner, parent: str, names: list[str]) -> list[tuple[str, Stamp | None]]:
     """For each name its row, and what tells this state of it from another."""
-    scanner.tell()  # links may make the way there long
+    scanner.tell()
     prefix = f"{parent}/" if parent else ""
     components = tuple(filter(None, parent.split("/")))
     try:
-        fd = _open_through_links(scanner.workspace, (*scanner.top, *components))
+        fd = _open_through_links(scanner, (*scanner.top, *components))
     except PathPermission:
         return [(unreadable_row(prefix + name), None) for name in names]
     except (PathNotFound, PathNotDirectory):
@@ -231,13 +231,13 @@ def _look_up_one(scanner: Scanner, directory: HeldDirectory, parent: str, name: 
     return row, stamp_of(status)
 
 
-def _open_through_links(workspace: Workspace, components: tuple[str, ...]) -> int:
+def _open_through_links(scanner: Scanner, components: tuple[str, ...]) -> int:
     """A directory as a path walk of the system would find it, links followed, but never out of the workspace.
 
     Raises:
         PathDenied: a link leads out, or there are too many.
     """
-    waiting, links = list(reversed(components)), 0
+    workspace, waiting, links = scanner.workspace, list(reversed(components)), 0
     resolved: list[str] = []
     while waiting:
         name = waiting.pop()
@@ -250,6 +250,7 @@ def _open_through_links(workspace: Workspace, components: tuple[str, ...]) -> in
         if workspace.stat(path).kind is not FileKind.SYMLINK:
             resolved.append(name)
             continue
+        scanner.tell()  # each may make the way longer
         links += 1
         target = workspace.read_link(path)
         if links > _MAX_LINKS or (target.startswith("/") and not _is_below(target, workspace.path)):
