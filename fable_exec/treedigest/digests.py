@@ -18,7 +18,7 @@ from fable_exec.treedigest.forms import LOKI, TREE, loki_manifest
 from fable_exec.treedigest.loki import digest_loki, unreadable_row
 from fable_exec.treedigest.manifests import Manifest
 from fable_exec.treedigest.reading import Reader
-from fable_exec.treedigest.scanning import Scanner, unstable
+from fable_exec.treedigest.scanning import EndedByCaller, Scanner, unstable
 from fable_exec.treedigest.trees import digest_tree
 from fable_exec.treedigest.values import Difference, Level, Profile, Progress, is_one_name
 from fable_exec.treedigest.watching import Watch
@@ -94,10 +94,14 @@ def tree_digest(
         engine_directory = _LOKI_ENGINE_DIRECTORY
     with _opened(workspace) as held:
         job = _Job(held, profile, level, engine_directory, on_progress, cache)
-        if cache is None:
-            return job.settled()
-        with cache.used_for(held, {"profile": profile.value, "engine_directory": engine_directory}):
-            return job.settled()
+        try:
+            if cache is None:
+                return job.settled()
+            with cache.used_for(held, {"profile": profile.value, "engine_directory": engine_directory}):
+                return job.settled()
+        except EndedByCaller as ended:
+            error: Exception = ended.args[0]
+    raise error  # here, where it has no context but its own
 
 
 def verify(

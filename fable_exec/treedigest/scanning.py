@@ -26,7 +26,7 @@ from fable_exec.treedigest.reading import Moving, Reader
 from fable_exec.treedigest.values import EntryKind, Progress
 from fable_exec.treedigest.watching import NO_STATUS, Seen, Watch, stamp_of, stamps_of
 
-__all__ = ["Scanned", "Scanner", "unstable"]
+__all__ = ["EndedByCaller", "Scanned", "Scanner", "unstable"]
 
 MAX_PATH_BYTES = 512 << 20
 """Of all directories together, and of files where rows have whole paths: many levels are small on a disk, and large in memory."""
@@ -55,6 +55,10 @@ def unstable(*paths: str, reason: str = "changed") -> TreeUnstable:
     return TreeUnstable(f"no digest ({reason}): {shown(paths[0])}{more} {_WHY[reason]}", reason=reason, paths=paths)
 
 
+class EndedByCaller(Exception):
+    """What whoever was told raised, its first argument: nothing here may take it for an answer of the file system."""
+
+
 @attrs.frozen
 class Scanned:
     """One directory: what fstat says of it, the names in it by what is to be done with them, and the rows of its leaves."""
@@ -78,7 +82,10 @@ class _Tally:
     def tell(self, part_bytes: int = 0) -> None:
         """With `part_bytes` of a file that is not done."""
         if self._on_progress is not None:
-            self._on_progress(Progress(files=self.files, size_bytes=self.size_bytes + part_bytes))
+            try:
+                self._on_progress(Progress(files=self.files, size_bytes=self.size_bytes + part_bytes))
+            except Exception as error:
+                raise EndedByCaller(error) from error
 
 
 class Scanner:

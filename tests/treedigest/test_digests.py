@@ -313,6 +313,28 @@ def test_a_tree_that_is_small_on_a_disk_and_large_in_memory_is_refused(
     assert refused.value.reason == "too-large"
 
 
+@pytest.mark.parametrize(
+    "error", [TimeoutError(), PermissionError(), TreeUnstable("x", reason="changed"), PathNotFound("x"), KeyError()]
+)
+@pytest.mark.parametrize("profile", ["tree", "loki-v3"])
+def test_what_a_caller_raises_comes_out_as_it_is_and_at_once(profile: str, error: Exception, workspace: Path) -> None:
+    repository(workspace, "a")
+    with (workspace / "long").open("w") as file:
+        file.truncate(2 * PROGRESS_BYTES)
+    for turn in (1, 2):
+        told: list[Progress] = []
+
+        def end(progress: Progress, turn: int = turn, told: list[Progress] = told) -> None:
+            told.append(progress)
+            if len(told) == turn:
+                raise error
+
+        with pytest.raises(type(error)) as raised:
+            tree_digest(workspace, profile, on_progress=end)
+        assert raised.value is error and len(told) == turn
+        assert (error.__cause__, error.__context__, error.__suppress_context__) == (None, None, False)
+
+
 def test_nothing_is_left_of_a_digest(workspace: Path) -> None:
     repository(workspace, "a", "sub/b")
     before = (sorted(os.listdir("/proc/self/fd")), threading.active_count(), os.getcwd())
