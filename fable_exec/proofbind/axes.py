@@ -74,7 +74,7 @@ class Axis(Enum):
     GATES = "gates"
     """No quality gate failed."""
     FRESHNESS = "freshness"
-    """It was written during this run."""
+    """The run is not the one that was there before, and its proof is still the file that was read."""
 
 
 def _bounded(text: str) -> str:
