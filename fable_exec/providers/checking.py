@@ -120,7 +120,17 @@ def _answer(room: Room, command: Sequence[str], seconds: float, parse: Parser) -
 
 
 def _refused(spec: ProviderSpec, classification: Classification, live_inference_passed: bool | None = None) -> ProviderCheck:
-    action = _CONFINE if classification is Classification.CONFINEMENT_UNAVAILABLE else spec.action
     return ProviderCheck(
-        provider=spec.name, classification=classification, action=action, live_inference_passed=live_inference_passed
+        provider=spec.name,
+        classification=classification,
+        action=_action(spec, classification),
+        live_inference_passed=live_inference_passed,
     )
+
+
+def _action(spec: ProviderSpec, classification: Classification) -> str:
+    if classification is Classification.CONFINEMENT_UNAVAILABLE:
+        return _CONFINE
+    if classification is Classification.CLI_UNAVAILABLE and spec.auth_command:
+        return f"Install `{spec.auth_command[0]}` in a directory of the boundary's child_path. {spec.action}".rstrip()
+    return spec.action

@@ -94,7 +94,9 @@ def test_each_answer_has_its_classification_and_not_a_byte_of_it_gets_out(
 
 @linux
 def test_a_command_that_is_missing_is_no_command_line(boundary: HostBoundary) -> None:
-    assert check("claude", boundary).classification is Classification.CLI_UNAVAILABLE
+    found = check("claude", boundary)
+    assert found.classification is Classification.CLI_UNAVAILABLE
+    assert found.action.startswith("Install `claude` in a directory of the boundary's child_path. Run `claude auth login`")
     tool(boundary, says(IN), mode=0o644)
     assert check("claude", boundary).classification is Classification.CLI_UNAVAILABLE
 
