@@ -94,7 +94,7 @@ class Plan:
         """The plan for a person, one line a step and one a protection."""
         lines = [f"launch mode: {self.mode}", f"namespaces: {', '.join(self.namespaces) or 'none'}"]
         for name, steps in (("stage", self.stage), ("slot", self.slot), ("launcher", self.launcher)):
-            lines += [f"{name}: {' '.join(map(_shown, step))}" for step in steps]
+            lines += [f"{name}: {_step_shown(step)}" for step in steps]
         lines += [f"command: {name} {soft} {hard}" for name, soft, hard in self.command_limits]
         lines += [f"watchdog: {name} {most}" for name, most in self.watched_limits]
         lines += [f"observer: {_shown(self.observer)}"] if self.observer is not None else []
@@ -103,6 +103,11 @@ class Plan:
             for each in self.applied
         ]
         return "\n".join(lines)
+
+
+def _step_shown(step: Step) -> str:
+    """A step for a person: modes as chmod(1) has them."""
+    return f"umask {step[1]:04o}" if step[0] == "umask" else " ".join(map(_shown, step))
 
 
 def _shown(word: Any) -> str:
