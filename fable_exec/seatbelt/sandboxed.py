@@ -18,6 +18,7 @@ from pathlib import Path
 
 import attrs
 
+from fable_exec.errors import IdentityLost
 from fable_exec.procident import ProcessHandle
 from fable_exec.seatbelt.arming import PROFILE_NAME, require_unambiguous, under_profile
 
@@ -72,9 +73,12 @@ def _followed(process: subprocess.Popen[bytes], deadline: float, max_output_byte
     output = bytearray()
     ended = False
     try:
-        with ProcessHandle.of(process.pid) as handle:
-            while not ended and time.monotonic() < deadline:
-                ended = handle.wait(0 if _read(process, output, max_output_bytes) else _TICK_SECONDS)
+        try:
+            with ProcessHandle.of(process.pid) as handle:
+                while not ended and time.monotonic() < deadline:
+                    ended = handle.wait(0 if _read(process, output, max_output_bytes) else _TICK_SECONDS)
+        except IdentityLost:
+            ended = True  # before it could be looked at: nobody has waited for it, so the number is its own
         while ended and _read(process, output, max_output_bytes):
             pass  # what was in the pipe at its end
     finally:

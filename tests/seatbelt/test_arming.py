@@ -6,6 +6,7 @@ import hashlib
 import os
 import socket
 import stat
+import subprocess
 import sys
 import tempfile
 import time
@@ -214,3 +215,18 @@ def test_the_profile_is_gone_when_the_program_could_not_be_started(host: Case) -
             max_output_bytes=1,
         )
     assert leftovers(host) == before
+
+
+def test_a_program_that_ends_at_once_has_its_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be a zombie before anybody could look at it."""
+    started = subprocess.Popen
+
+    def ended(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        process = started(*arguments, **options)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", ended)
+    bounds = {"timeout_seconds": 10, "max_output_bytes": 10}
+    ran = run_sandboxed(fake(tmp_path / "bin", exits(43)), b"(version 1)", ["true"], cwd=tmp_path, environment={}, **bounds)
+    assert ran.status == 43
