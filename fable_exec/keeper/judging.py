@@ -47,7 +47,8 @@ def proof_of(request: KeepRequest, run: RunOfJob, directory: Path) -> tuple[Proo
     try:
         with workspace_of_job(request.workspace) as held:
             binding = bind(
-                held, request.engine_directory, directory, baseline_run_id=run.baseline, run_id=run.run_id, policy=policy
+                held, request.engine_directory, directory, baseline_run_id=run.baseline, run_id=run.run_id,
+                started_at=run.begun_at, policy=policy,
             )  # fmt: skip
     except PathError as error:
         binding = no_workspace(run.run_id, error)

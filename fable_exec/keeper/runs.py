@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,12 +25,19 @@ class RunOfJob:
         workspace: as for `workspace_of_job`.
         baseline: the run that was there before; read now where it is None.
         run_id: the run of the job, once it is known.
+        begun_at: when the baseline was read, in seconds since 1970; now where it is None.
     """
 
     def __init__(
-        self, workspace: Mapping[str, Any], engine_directory: str, baseline: str | None = None, run_id: str = ""
+        self,
+        workspace: Mapping[str, Any],
+        engine_directory: str,
+        baseline: str | None = None,
+        run_id: str = "",
+        begun_at: float | None = None,
     ) -> None:
         self._place = workspace, engine_directory
+        self.begun_at = time.time() if begun_at is None else begun_at
         self.baseline = self._named() if baseline is None else baseline
         self.run_id = run_id
 
@@ -47,9 +55,9 @@ class RunOfJob:
         except FableExecError:
             return ""
 
-    def to_hand_over(self) -> tuple[str, str]:
+    def to_hand_over(self) -> tuple[str, str, float]:
         """What another process goes on with."""
-        return self.baseline, self.run_id
+        return self.baseline, self.run_id, self.begun_at
 
 
 def workspace_of_job(workspace: Mapping[str, Any]) -> Workspace:
@@ -68,6 +76,6 @@ def workspace_of_job(workspace: Mapping[str, Any]) -> Workspace:
     return held
 
 
-def run_of(request: KeepRequest, baseline: str | None = None, run_id: str = "") -> RunOfJob:
-    """Of the job of `request`; the rest as for RunOfJob."""
-    return RunOfJob(request.workspace, request.engine_directory, baseline, run_id)
+def run_of(request: KeepRequest, *handed_over: Any) -> RunOfJob:
+    """Of the job of `request`: a new one, or that of which `to_hand_over` told."""
+    return RunOfJob(request.workspace, request.engine_directory, *handed_over)

@@ -52,6 +52,8 @@ _TOLD_OF_EXECUTION = (
     "blocking_gate_threshold",
 )  # fmt: skip
 _MAX_TEXT = 300
+_CLOCK_SKEW_SECONDS = 300
+"""By how much the clock of whoever signs may be behind ours."""
 
 
 def _with_what_is_always_required(required: Collection[Axis]) -> frozenset[Axis]:
@@ -139,6 +141,7 @@ def bind(
     *,
     baseline_run_id: str = "",
     run_id: str = "",
+    started_at: float | None = None,
     policy: BindingPolicy | None = None,
 ) -> ProofBinding:
     """Judge the proof `ENGINE_DIRECTORY/proofs/RUN_ID/proof.json` of a run that has ended, all processes of it.
@@ -149,6 +152,8 @@ def bind(
         snapshot_directory: where the proof is kept: private to this user, outside the workspace. See `read_proof`.
         baseline_run_id: what `read_run_id` said before the run was started: the proof of that run is of no use.
         run_id: the run, where it is known already: the first new one that `read_run_id` said; "" for what it says now.
+        started_at: when the run was started, in seconds since 1970: what was signed more than five minutes before is the proof of
+            an older one, put back. None asks no signature for its time.
         policy: what the proof needs.
 
     Returns:
@@ -163,7 +168,7 @@ def bind(
         with contextlib.ExitStack() as stack:
             held = workspace if isinstance(workspace, Workspace) else stack.enter_context(Workspace.open(workspace))
             run_id = run_id or read_run_id(held, engine_directory)
-            return _Binding(held, snapshot_directory, run_id, baseline_run_id.strip(), policy).binding()
+            return _Binding(held, snapshot_directory, run_id, baseline_run_id.strip(), started_at, policy).binding()
     except FableExecError as error:
         return no_workspace(run_id, error)
 
@@ -181,6 +186,7 @@ class _Binding:
     snapshot_directory: str | os.PathLike[str]
     run_id: str
     baseline_run_id: str
+    started_at: float | None
     policy: BindingPolicy
 
     def binding(self) -> ProofBinding:
@@ -202,7 +208,8 @@ class _Binding:
         if integrity.document is None:
             return _without_document(self.run_id, *integrity.axes, self._judged_freshness(stamp), **known)
         drift = check_drift(integrity.document, self.workspace, self.policy.check)
-        compared = (*drift.axes, self._judged_run(integrity.document), self._judged_freshness(stamp))
+        freshness = self._judged_time(integrity) or self._judged_freshness(stamp)
+        compared = (*drift.axes, self._judged_run(integrity.document), freshness)
         against = shortcomings(compared, self.policy.required & _COMPARED, _COMPARED)
         return _with_document(
             self.run_id, integrity.document, axes=in_order(integrity.axes + compared), drift=drift,
@@ -246,6 +253,15 @@ class _Binding:
         if self.run_id != self.baseline_run_id:
             return ()
         return (failed(Axis.FRESHNESS, "stale", f"the run {self.run_id} was there before this one was started"),)
+
+    def _judged_time(self, integrity: IntegrityResult) -> AxisResult | None:
+        """What stands against a document that was signed before this run; None where nothing does."""
+        for each in integrity.signatures:
+            signed_at = each.signed_at if each.is_valid else None
+            if self.started_at is not None and signed_at is not None and signed_at + _CLOCK_SKEW_SECONDS < self.started_at:
+                seconds = round(self.started_at - signed_at)
+                return failed(Axis.FRESHNESS, "signed-before", f"it was signed {seconds} s before the run was started")
+        return None
 
     def _judged_freshness(self, stamp: Stamp) -> AxisResult:
         """Whether the run is a new one, and its proof still the file that was read; asked last."""

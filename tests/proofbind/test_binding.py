@@ -22,6 +22,7 @@ from fable_exec.errors import ProofNotBound, StateUnreadable
 from fable_exec.pathguard import Workspace
 from fable_exec.proofbind import Axis, BindingPolicy, DriftCheck, ProofBinding, bind, read_proof, read_run_id
 from fable_exec.proofbind.drift import check_drift
+from fable_exec.proofbind.signatures import GpgVerifier, PinnedKey
 from fable_exec.proofbind.snapshots import keep_snapshot
 from fable_exec.proofbind.verdict import record_members
 from fable_exec.statefile import MAX_DOCUMENT_BYTES
@@ -203,6 +204,19 @@ def test_the_run_that_was_there_before_is_not_this_one(run: Run) -> None:
     assert run.bound(baseline_run_id=f"{baseline}\n").reasons == ("freshness-stale",)
     run.proof.unlink()
     assert run.bound(baseline_run_id=baseline).reasons == ("document-absent", "freshness-stale")
+
+
+@pytest.mark.requires_ability("gpg")
+def test_a_signed_proof_of_an_older_run_that_was_put_back_is_not_of_this_one(run: Run) -> None:
+    """Only the last run is remembered, but who signed also said when."""
+    run.leaves((PROOFS / "gpg_valid.proof.json").read_bytes())
+    key = PinnedKey(public_key=(PROOFS / "gpg/signer.pub.asc").read_bytes())
+    policy = attrs.evolve(FAST, required={Axis.DIFF, Axis.SIGNATURE}, verifiers=[GpgVerifier(keys=[key])])
+    bound = run.bound(policy=policy)
+    assert bound.bound and bound.integrity is not None, bound.reasons
+    (signed_at,) = (each.signed_at for each in bound.integrity.signatures if each.signed_at is not None)
+    assert run.bound(policy=policy, started_at=signed_at + 300.0).bound
+    assert run.bound(policy=policy, started_at=signed_at + 301.0).reasons == ("freshness-signed-before",)
 
 
 def test_the_run_that_is_known_already_sticks(run: Run) -> None:
