@@ -213,8 +213,9 @@ class _Init:
             return
         exceeded = self._watch.look(self._files, self._files.everyone() if self._is_first else pids_below(os.getpid()))
         if exceeded == "cpu" and not self._warned and self._leader:
-            # What the kernel does at the limit of one process; a leader that goes on is told of at the next look.
+            # What the kernel does at the limit of one process; a leader that goes on is told of soon after.
             self._warned = True
+            self._watch.warn()
             os.kill(self._leader, signal.SIGXCPU)
         elif exceeded is not None:
             self._looks = False

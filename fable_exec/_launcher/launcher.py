@@ -252,8 +252,9 @@ class Launcher:
             assert job.place is not None and job.watch is not None
             exceeded = job.watch.look(*job.place.processes())
             if exceeded == "cpu" and not job.warned:
-                # What the kernel does at the limit of one process; a leader that goes on is killed at the next look.
+                # What the kernel does at the limit of one process; a leader that goes on is killed soon after.
                 job.warned = True
+                job.watch.warn()
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(job.leader, signal.SIGXCPU)
             elif exceeded is not None:

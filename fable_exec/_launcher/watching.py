@@ -21,6 +21,8 @@ from .proctree import split_stat
 PERIOD_SECONDS = 0.05
 _LONGEST_SHARE = 10
 """A look may take one part in so many of the time: a large tree is looked at less often."""
+_HEED_SECONDS = 0.25
+"""By the clock: on a busy machine a command does not get to run between two looks."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _KIB = 1024
@@ -146,6 +148,7 @@ class Watch:
         self._limits = limits
         self._known: dict[tuple[int, int], Process] = {}
         self._orphaned_seconds = 0.0
+        self._heeded_until = 0.0
         self.due_at = now + PERIOD_SECONDS
         self.peak_bytes = 0
         self.peak_processes = 0
@@ -164,7 +167,11 @@ class Watch:
             return "processes"
         if self._memory_exceeds(files, found):
             return "memory"
-        return "cpu" if self._time_exceeds(found) else None
+        return "cpu" if self._time_exceeds(found) and time.monotonic() >= self._heeded_until else None
+
+    def warn(self) -> None:
+        """The command was told that its time is over: it may heed that before it is told again."""
+        self._heeded_until = time.monotonic() + _HEED_SECONDS
 
     def _read(self, files: ProcessFiles, pids: Iterable[int]) -> list[Process] | None:
         """The processes, or None as soon as they are too many: reading all of a bomb would leave it the time to grow."""
