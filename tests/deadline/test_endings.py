@@ -119,6 +119,7 @@ def test_what_ends_by_itself_at_once_was_not_left_behind() -> None:
     assert deadline(*shell("sleep 0.05 & exit 3")).returncode == 3
 
 
+@pytest.mark.alone  # bombs are among them
 def test_every_hard_tree_is_ended_with_its_status_and_its_output(pid_box: Callable[..., Finished]) -> None:
     done = pid_box([sys.executable, "-m", "tests.deadline.trees"], env={**os.environ, **environment()})
     assert done.returncode == 0, done.stderr
