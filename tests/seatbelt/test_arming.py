@@ -30,6 +30,14 @@ ARMED = {"FABLE_EXEC_HOST_SEATBELT": "1", "FABLE_EXEC_HOST_SEATBELT_PROBE_SHA256
 ARGV = ("/bin/echo", "-n", "--", "x y")
 
 
+@pytest.fixture(autouse=True)
+def _temporary_files_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What is left there was left by this test, and by no other that runs at the same time."""
+    with tempfile.TemporaryDirectory(prefix="fx-") as directory:
+        monkeypatch.setattr(tempfile, "tempdir", directory)
+        yield
+
+
 @pytest.fixture
 def host() -> Iterator[Case]:
     with place() as root:
