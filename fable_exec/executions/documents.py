@@ -15,7 +15,19 @@ from fable_exec.lifecycle import Facts, State, terminal_reason
 from fable_exec.outcome import Applied
 from fable_exec.procident.identity import ProcessIdentity
 
-__all__ = ["Attempt", "Containment", "Emptiness", "Usage", "accepted", "attempted", "kept_by", "outcome", "running"]
+__all__ = [
+    "Attempt",
+    "Containment",
+    "Emptiness",
+    "Usage",
+    "accepted",
+    "attempted",
+    "kept_by",
+    "no_proof",
+    "outcome",
+    "running",
+    "unproved",
+]
 
 _LONGEST_ERROR = 500
 _MOST_REMAINING = 64
@@ -86,7 +98,7 @@ def accepted(
         "attempts": [],
         **kept_by(supervisor),
         "descendants": _descendants(Facts(), None),
-        "proof": no_proof("not-ended", "the execution has not ended"),
+        "proof": _not_yet() if request["verdict"] == "proof" else no_proof("not-asked", "no proof was asked for"),
     }
 
 
@@ -195,7 +207,7 @@ def outcome(
     Args:
         exited_at: when the leader's end was noticed; None when it never ran, or nobody noticed.
         emptiness: None when nobody looked.
-        proof: what the job's proof came to; None where none was asked for or could be looked at.
+        proof: what the job's proof came to; None where none was asked for, which stands there since the beginning.
     """
     return {
         "state": State.EXITED.value,
@@ -212,7 +224,7 @@ def outcome(
         "quiescence_proof": "none" if emptiness is None else emptiness.proof,
         "descendants": _descendants(facts, emptiness),
         "usage": None if usage is None else attrs.asdict(usage),
-        "proof": _unproved(facts) if proof is None else dict(proof),
+        **({} if proof is None else {"proof": dict(proof)}),
     }
 
 
@@ -223,20 +235,21 @@ def no_proof(why: str, detail: str) -> dict[str, Any]:
         "present": False, "run_id": "", "headline": "", "tree_sha256": "", "document_sha256": "", "proof_path": "",
         "snapshotted": False, "snapshot_error": "", "tree_fields_agree": True, "execution": {}, "failed_quality_gates": [],
         "integrity": None, "bound": False, "reason": reason, "reasons": [reason], "axes": {}, "tree_profile": None,
-        "tree_level": None,
-        "tree_unproven": 0,
-        "objections": [{"reason": reason, "detail": detail}],
+        "tree_level": None, "tree_unproven": 0, "objections": [{"reason": reason, "detail": detail}],
     }  # fmt: skip
 
 
-def _unproved(facts: Facts) -> dict[str, Any]:
+def _not_yet() -> dict[str, Any]:
+    return no_proof("not-ended", "the execution has not ended")
+
+
+def unproved(facts: Facts) -> dict[str, Any]:
+    """The member `proof` of an execution whose proof was asked for and could not be looked at."""
     if facts.launch_error is not None:
         return no_proof("not-launched", "the job never ran")
-    if facts.keeper_lost or facts.host_rebooted:
-        return no_proof("not-looked-for", "nobody was left to look for it when the job ended")
-    if facts.descendants_detected or facts.descendant_error or not facts.descendants_quiescent:
+    if facts.descendants_detected or facts.descendant_error:
         return no_proof("survivors", "what is made while others may still write is no evidence")
-    return no_proof("not-asked", "no proof was asked for")
+    return no_proof("not-looked-for", "nobody looked for it when the job ended")
 
 
 def _descendants(facts: Facts, emptiness: Emptiness | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fable_exec._launcher import wire
 from fable_exec.errors import FableExecError, IdentityLost, SignalRefused
 from fable_exec.executions import now
-from fable_exec.executions.documents import Containment
+from fable_exec.executions.documents import Containment, unproved
 from fable_exec.executions.names import RUNNER_LOG_NAME
 from fable_exec.keeper.attempts import made, make_init
 from fable_exec.keeper.job import Job, unmake
@@ -214,7 +214,8 @@ def _begin_restart_delay(course: Course) -> None:
 def _record_outcome(course: Course) -> None:
     assert course.progress is not None
     emptiness = None if course.reconciliation is None else course.reconciliation.emptiness
-    course.recorder.ended(course.progress, course.exited_at, emptiness, course.output, course.proof)
+    proof = None if course.request.proof is None else course.proof or unproved(course.progress.facts)
+    course.recorder.ended(course.progress, course.exited_at, emptiness, course.output, proof)
     if course.proof is not None and course.proof["bound"]:
         _attest(course)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import math
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -19,7 +19,7 @@ from fable_exec.errors import FableExecError, TreeUnstable
 from fable_exec.pathguard import Workspace
 from fable_exec.proofbind.axes import Axis, AxisResult, failed, passed, unchecked
 from fable_exec.proofbind.canonical import canonical_sha256
-from fable_exec.proofbind.changes import DEADLINE_SECONDS, CannotTell, diff_stat
+from fable_exec.proofbind.changes import DEADLINE_SECONDS, CannotTell, Deadline, diff_stat
 from fable_exec.proofbind.documents import ProofDocument, member
 from fable_exec.treedigest import Level, Profile, tree_digest
 from fable_exec.treedigest.repository import open_repository
@@ -48,8 +48,8 @@ class DriftCheck:
     """Where the copies are made, and removed again; None: where temporary files go."""
     deadline_seconds: float = DEADLINE_SECONDS
     """For the comparison with the base."""
-    tree_deadline_seconds: float | None = None
-    """For the digest of the tree, which may hold a file without end; None: as long as it takes."""
+    tree_deadline_seconds: float = math.inf
+    """For the digest of the tree, which may hold a file without end."""
 
     @engine_directory.validator
     def _is_one_name(self, _: Any, name: str) -> None:
@@ -226,38 +226,24 @@ def _compared_tree(document: ProofDocument, workspace: Workspace, check: DriftCh
             f"the tree was digested by version {version!a:.40} of the manifest, and version {_MANIFEST_VERSION} is known here"
         )
         return attrs.evolve(found, tree=unchecked(Axis.TREE, "manifest-version", detail))
+    deadline = Deadline(check.tree_deadline_seconds)
+
+    def in_time(_: object) -> None:
+        deadline.left()
+
     try:
         digest = tree_digest(
             workspace, check.profile, check.level, engine_directory=check.engine_directory,
-            on_progress=_until(check.tree_deadline_seconds),
+            on_progress=in_time,
         )  # fmt: skip
-    except _TakesTooLong:
-        return attrs.evolve(
-            found, tree=unchecked(Axis.TREE, "too-long", f"the tree takes more than {check.tree_deadline_seconds} s")
-        )
+    except CannotTell as reason:
+        return attrs.evolve(found, tree=unchecked(Axis.TREE, "deadline", reason.detail))
     except TreeUnstable as error:
         return attrs.evolve(found, tree=unchecked(Axis.TREE, f"unstable-{error.reason}", str(error)))
     except FableExecError as error:
         return attrs.evolve(found, tree=unchecked(Axis.TREE, "unreadable", str(error)))
     found = attrs.evolve(found, current_tree=digest.sha256, tree_unproven=digest.unproven)
     return attrs.evolve(found, tree=_judged_tree(str(found.recorded_tree), digest.sha256))
-
-
-class _TakesTooLong(Exception):
-    """The digest of the tree did not come in time."""
-
-
-def _until(seconds: float | None) -> Callable[[object], None] | None:
-    """What ends a digest after so many seconds."""
-    if seconds is None:
-        return None
-    give_up_at = time.monotonic() + seconds
-
-    def look(_: object) -> None:
-        if time.monotonic() > give_up_at:
-            raise _TakesTooLong
-
-    return look
 
 
 def _judged_tree(recorded: str, current: str) -> AxisResult:

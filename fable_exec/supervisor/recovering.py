@@ -12,7 +12,7 @@ import attrs
 
 from fable_exec.errors import Conflict, InternalError, StateUnreadable
 from fable_exec.executions import ExecutionDirectory, now
-from fable_exec.executions.documents import outcome
+from fable_exec.executions.documents import outcome, unproved
 from fable_exec.executions.holding import give_back, take
 from fable_exec.keeper.surroundings import remove_apart
 from fable_exec.lifecycle import (
@@ -130,7 +130,8 @@ def _conclude(directory: ExecutionDirectory, document: Mapping[str, Any], found:
     progress, actions = step(Progress.recovered(state_in(document, directory)), event)
     if actions != (Action.RECORD_OUTCOME,):
         raise InternalError(f"{actions} is not what `recover` can do")
-    members = outcome(progress.facts, finished_at=now(), emptiness=emptiness)
+    proof = unproved(progress.facts) if document.get("verdict") == "proof" else None
+    members = outcome(progress.facts, finished_at=now(), emptiness=emptiness, proof=proof)
     with directory.state.terminal_record() as record:
         directory.state.conclude(record, members)
     if document.get("runtime_directory"):  # its keeper would have removed it

@@ -192,6 +192,11 @@ def test_each_attempt_is_a_run_of_its_own(proving: Proving) -> None:
     assert (said(execution), execution.document["attempt"]) == (("completed", 0, True, []), 2)
 
 
+def test_an_end_in_the_pause_before_another_attempt_says_that_nobody_looked(proving: Proving) -> None:
+    execution = proving.run("exit 1", restarts=1, restart_delay_seconds=60, hard_timeout_seconds=0.5)
+    assert said(execution) == ("crashed", 1, False, ["document-not-looked-for"])
+
+
 def test_a_bound_execution_is_attested_with_the_key_that_was_given(proving: Proving, tmp_path: Path) -> None:
     key = PrivateKey.generate()
     key.save(tmp_path / "key.pem")
@@ -250,8 +255,8 @@ def test_what_makes_no_sense_is_refused_before_anything_is_accepted(
 def test_the_record_has_the_same_members_where_there_is_no_proof(proving: Proving) -> None:
     execution = proving.run("true")
     assert {*no_proof("x", "y")} == {*execution.document["proof"]}
-    plain = proving.run("true", verdict="exit-code")
-    assert said(plain) == ("completed", 0, False, ["document-not-asked"])
+    plain = proving.run("(setsid sleep 60 &)", verdict="exit-code", descendant_grace_seconds=0.1)
+    assert said(plain) == ("descendants_terminated", 0, False, ["document-not-asked"])
     missing = proving.supervisor.start(ExecutionSpec(argv=("no-such-program",), workspace=proving.project, verdict="proof"))
     assert said(missing)[2:] == (False, ["document-not-launched"])
 

@@ -7,6 +7,6 @@ configuration of ours, because only git's own diff counts lines as git does (doc
 from __future__ import annotations
 
 from fable_exec.proofbind.changes.stats import DEADLINE_SECONDS, diff_stat
-from fable_exec.proofbind.changes.values import CannotTell, ChangeStatus, DiffStat, FileChange
+from fable_exec.proofbind.changes.values import CannotTell, ChangeStatus, Deadline, DiffStat, FileChange
 
-__all__ = ["DEADLINE_SECONDS", "CannotTell", "ChangeStatus", "DiffStat", "FileChange", "diff_stat"]
+__all__ = ["DEADLINE_SECONDS", "CannotTell", "ChangeStatus", "Deadline", "DiffStat", "FileChange", "diff_stat"]
