@@ -280,7 +280,7 @@ def test_the_reference_says_what_is_true(host: Path) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs/reference/seatbelt.md").read_text()
     example = page.partition("```python\n")[2].partition("```")[0]
     assert "assert " in example
-    places = {"/srv/work": str(host / "projects"), "/srv/spec.md": str(host / "spec.md"), "/opt/tool": str(host / "lib")}
+    places = {"/srv/projects": str(host / "projects"), "/srv/spec.md": str(host / "spec.md"), "/opt/tool": str(host / "lib")}
     for written, there in places.items():
         example = example.replace(written, there)
     exec(example, {})
