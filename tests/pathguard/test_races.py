@@ -24,6 +24,7 @@ from tests.pathguard import scenes
 QUICK_ROUNDS = 300
 DEEP_ROUNDS = 20_000
 QUICK_SECONDS = 0.15  # long enough for the attacker to get its turns even where an operation takes microseconds
+LONGEST_SECONDS = 10.0  # of one round on a busy machine: its retries are bounded, whoever attacks
 ROWS = {row["id"]: row for row in scenes.rows("path_races.jsonl")}
 SWAPS = [row for row in ROWS.values() if row["attacker"][0] in ("exchange", "create_remove")]
 
@@ -112,7 +113,7 @@ def run_race(row: scenes.Row, resolver: str, root: Path, rounds: int, seconds: f
             while outcomes.total() < rounds or time.monotonic() < end:
                 start = time.monotonic()
                 outcome = one_round(workspace, victim, scene)
-                assert time.monotonic() - start < 1.0
+                assert time.monotonic() - start < LONGEST_SECONDS
                 outcomes[outcome] += 1
                 scene.restore()
         scene.check_at_end()

@@ -205,9 +205,10 @@ def test_no_boundary_lets_its_profile_grant_anything_outside_of_its_lists(
             boundary = attrs.evolve(
                 each.boundary, runtime_read_paths=made["r"], runtime_write_paths=made["w"], engine_source=root / "e" / engine
             )
+            text = rendered(attrs.evolve(each, boundary=boundary))
         except (ValueError, OSError):  # PolicyError is one
             return
-        profile = SeatbeltProfile.parse(rendered(attrs.evolve(each, boundary=boundary)))
+        profile = SeatbeltProfile.parse(text)
         written = [os.path.realpath(path) for path in (*made["w"], each.workspace)]
         granted = [*written, *(os.path.realpath(path) for path in (*made["r"], root / "e" / engine, each.spec))]
         targets = [str(root), f"{root}/r", f"{root}/beside", str(each.siblings[0]), str(boundary.protected_root), f"{root}/e"]
