@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest
 # "auto" makes a skipped kernel test a failure where the kernel should be able to run it (tests/abilities.py).
 export FABLE_EXEC_REQUIRE_ABILITIES ?= auto
 
-.PHONY: help demo test test-as-user test-all without-landlock lint types bench escapes fuzz deep docs env env-lint env-docs clean
+.PHONY: help demo test test-as-user test-all without-landlock lint types bench escapes leaks fuzz deep docs env env-lint env-docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -63,6 +63,9 @@ bench: env ## every benchmark beside its limit and its peers, into benchmarks/RE
 escapes: env ## every attempt at breaking out, each in a world of its own, into benchmarks/escapes/README.md
 	@$(BIN)/python -m benchmarks.escapes --write
 
+leaks: env ## what local executors of frameworks leave running after a timeout, and ours, into benchmarks/leaks/README.md
+	@$(BIN)/python -m benchmarks.leaks --write $(LEAKS_ARGS)
+
 fuzz: env ## the property tests with 100 000 examples each, 10 000 for the slow ones
 	HYPOTHESIS_PROFILE=deep $(PYTEST) -n auto --dist worksteal -m fuzz --timeout=0 -o faulthandler_timeout=0 $(PYTEST_ARGS)
 
@@ -74,4 +77,4 @@ docs: env-docs ## the manual, warnings are errors, into docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 clean: ## everything that the other targets made
-	rm -rf $(VENV) .venvs benchmarks/.venv-peer build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venvs benchmarks/.venv-peer benchmarks/.venv-leaks build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,1 @@
+"""What local executors leave running after a timeout, and when they return: `make leaks`."""
