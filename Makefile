@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest
 # "auto" makes a skipped kernel test a failure where the kernel should be able to run it (tests/abilities.py).
 export FABLE_EXEC_REQUIRE_ABILITIES ?= auto
 
-.PHONY: help demo test test-as-user test-all without-landlock lint types bench escapes leaks fuzz deep docs env env-lint env-docs clean
+.PHONY: help demo test test-as-root test-as-user test-all without-landlock lint types bench escapes leaks fuzz deep docs env env-lint env-docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -35,8 +35,10 @@ demo: env ## the broker at work in a clone of this repository, each step checked
 	@$(BIN)/python examples/demo.py
 
 test: env ## the suite in random order, warnings are errors; as root also as an ordinary user
-	$(PYTEST) -n auto $(PYTEST_ARGS)
-	@if [ "$$(id -u)" = 0 ]; then $(HOST_PYTHON) tools/as_ordinary_user.py -- make test PYTEST_ARGS='$(PYTEST_ARGS)'; fi
+	@if [ "$$(id -u)" = 0 ]; then $(MAKE) test-as-root && $(MAKE) test-as-user; else $(PYTEST) -n auto $(PYTEST_ARGS); fi
+
+test-as-root: env # what no user changes is left to the run as an ordinary user that follows
+	FABLE_EXEC_SECOND_RUN_FOLLOWS=1 $(PYTEST) -n auto $(PYTEST_ARGS)
 
 test-as-user: ## only the second half of `make test` (needs root)
 	@$(HOST_PYTHON) tools/as_ordinary_user.py -- make test PYTEST_ARGS='$(PYTEST_ARGS)'

@@ -1,6 +1,7 @@
-"""What can be tried in several ways is tried in one of them by each run of the suite, and in all of them by the deep runs.
+"""What each of the two runs of `make test` tries, where root runs it: nothing twice that would be the same again.
 
-Which one depends on the test, on its other parameters, and on whether root runs it: so both runs of `make test` have tried two.
+What can be tried in several ways is tried in one of them by each run of the suite, and in all of them by the deep runs; which one
+depends on the test, on its other parameters, and on whether root runs it. What no user changes is left to the second run.
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 import collections
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 import pytest
 
-__all__ = ["try_one_way"]
+__all__ = ["leave_to_the_second_run", "try_one_way"]
 
 _TESTS = Path(__file__).resolve().parent
 WAYS = {
@@ -35,6 +36,20 @@ WAYS = {
 }
 """The parameters that are a way, by file or directory; elsewhere every way is tried each time."""
 
+SAME_FOR_EVERY_USER = frozenset(
+    """
+    argrules assurance/test_causal.py assurance/test_checking.py assurance/test_formulas.py attest
+    benchmarks/test_measuring.py benchmarks/test_supervision_scale.py confine/test_bpf.py confine/test_filters.py confine/test_plans.py
+    confine/test_seccomp.py decision frames lifecycle outcome policy project/test_abilities.py project/test_architecture.py project/test_field_reports.py project/test_reference.py
+    project/test_turns.py proofbind protocol seatbelt/test_evaluator.py seatbelt/test_profiles.py strictjson
+    treedigest/test_properties.py
+    """.split()
+)
+"""Files and directories of values, forms, tables and tools: nothing there asks who runs it."""
+
+A_SECOND_RUN_FOLLOWS = "FABLE_EXEC_SECOND_RUN_FOLLOWS"
+"""Set by `make test` for root's run of the suite."""
+
 
 def try_one_way(items: Iterable[pytest.Function]) -> None:
     """Mark as deep what another way of the same test stands for."""
@@ -52,11 +67,27 @@ def try_one_way(items: Iterable[pytest.Function]) -> None:
                 found[way].add_marker(pytest.mark.deep)
 
 
+def leave_to_the_second_run(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Take out of `items` what is the same for every user, and return it; nothing where no second run follows, or were it all."""
+    if not os.environ.get(A_SECOND_RUN_FOLLOWS):
+        return []
+    left = [item for item in items if _among(item, SAME_FOR_EVERY_USER) is not None]
+    if len(left) == len(items):
+        return []
+    items[:] = [item for item in items if _among(item, SAME_FOR_EVERY_USER) is None]
+    return left
+
+
 def _way_of(item: pytest.Function) -> str:
     """The value of its parameter that is a way, "" where there is none."""
-    if not item.path.is_relative_to(_TESTS):
-        return ""
-    place = item.path.relative_to(_TESTS)
-    names = next((WAYS[str(each)] for each in (place, *place.parents) if str(each) in WAYS), ())
+    names = WAYS.get(_among(item, WAYS) or "", ())
     given = item.callspec.params if hasattr(item, "callspec") else {}
     return next((str(given[name]) for name in names if name in given), "")
+
+
+def _among(item: pytest.Item, places: Container[str]) -> str | None:
+    """The one of `places` that is its file or holds it."""
+    if not item.path.is_relative_to(_TESTS):
+        return None
+    place = item.path.relative_to(_TESTS)
+    return next((str(each) for each in (place, *place.parents) if str(each) in places), None)

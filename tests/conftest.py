@@ -32,7 +32,9 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.hookimpl(tryfirst=True)  # before those that are deep are left out
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if left := alternating.leave_to_the_second_run(items):
+        config.hook.pytest_deselected(items=left)
     alternating.try_one_way(item for item in items if isinstance(item, pytest.Function))
     items.sort(key=turns.must_be_alone)  # at the end, where nobody has to wait for them; the order is random within both parts
     for item in items:
