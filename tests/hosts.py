@@ -11,6 +11,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from fable_exec.testing.processes import alive_with as alive_with
+
 PROJECT = Path(__file__).resolve().parents[1]
 
 _BEFORE = """
@@ -80,17 +82,3 @@ def tree_of(pid: int) -> dict[int, tuple[int, str]]:
 def unique_sleep() -> str:
     """Seconds to sleep that no other process was told; `random` begins alike in every test, in each worker."""
     return f"{1000 + uuid.uuid4().int % 10**6}.{uuid.uuid4().int % 10**9}"
-
-
-def alive_with(marker: str) -> list[int]:
-    """Living processes whose command line holds `marker`, wherever they hang."""
-    found = []
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            words = Path(f"/proc/{entry}/cmdline").read_bytes().decode("utf-8", "replace")
-            state = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if marker in words and state not in "ZX" and int(entry) != os.getpid():
-            found.append(int(entry))
-    return found

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from fable_exec import BrokerClient, Conflict, ExecutionBroker
+from fable_exec.testing.leaks import nothing_left
 from tests.doors import DOORS, opened, policy_for
-from tests.leaks import nothing_left
 
 pytestmark = [
     pytest.mark.requires_ability("confinement"),

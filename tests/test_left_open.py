@@ -16,9 +16,9 @@ import pytest
 
 from fable_exec import AsyncBrokerClient, AsyncExecutionBroker, AuditRules, BrokerClient, ExecutionBroker
 from fable_exec.audit import verify_log
+from fable_exec.testing.leaks import children, nothing_left
 from tests import hosts
 from tests.doors import TOKEN, policy_for
-from tests.leaks import children, nothing_left
 
 pytestmark = pytest.mark.requires_ability("confinement")
 
@@ -160,7 +160,7 @@ def test_garbage_collected_in_the_midst_of_anything_ends_brokers_without_locking
     import gc, warnings
     from fable_exec import AuditRules, ExecutionBroker
     from tests.doors import TOKEN, policy_for
-    from tests.leaks import children
+    from fable_exec.testing.leaks import children
     warnings.simplefilter("ignore")
     policy = policy_for(Path(sys.argv[1]), audit=AuditRules(path=sys.argv[2]))
     gc.set_threshold(1, 1, 1)

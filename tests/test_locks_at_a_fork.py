@@ -17,8 +17,8 @@ import pytest
 from fable_exec import AsyncBrokerClient, BrokerClient, Conflict, ExecutionBroker
 from fable_exec._sys.forks import ProcessLock
 from fable_exec.server import session
+from fable_exec.testing.leaks import nothing_left
 from tests.doors import TOKEN, policy_for
-from tests.leaks import nothing_left
 from tests.test_forked_hosts import in_a_child
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # that is the situation here

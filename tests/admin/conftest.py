@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fable_exec import ExecutionBroker
+from fable_exec.testing.leaks import nothing_left
 from tests.doors import policy_for
-from tests.leaks import nothing_left
 
 
 @pytest.fixture(autouse=True)

@@ -21,10 +21,10 @@ from fable_exec.assurance.model.brokers import BrokerWorld, Phase
 from fable_exec.errors import FableExecError, InternalError, PolicyError
 from fable_exec.lifecycle import Judged, RestartDecided, step
 from fable_exec.protocol import StartCommand
+from fable_exec.testing.leaks import nothing_left
 from tests.assurance import hosts
 from tests.assurance.breaking import BROKER_BREAKS, TABLE_BREAKS
 from tests.doors import environment_with
-from tests.leaks import nothing_left
 
 TOKEN = "the administrator's"
 TIMEOUT_SECONDS = 0.3

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fable_exec import ExecutionBroker
+from fable_exec.testing.leaks import nothing_left
 from tests.doors import DOORS, TOKEN, opened, policy_for
-from tests.leaks import nothing_left
 
 
 @pytest.fixture(autouse=True)

@@ -17,9 +17,9 @@ import pytest
 
 from fable_exec import AsyncExecutionBroker, AuditRules, ExecutionBroker
 from fable_exec.audit import verify_log
+from fable_exec.testing.leaks import open_descriptors
 from tests import hosts
 from tests.doors import TOKEN, opened, policy_for
-from tests.leaks import open_descriptors
 
 pytestmark = pytest.mark.requires_ability("confinement")
 
@@ -157,7 +157,7 @@ def test_garbage_collected_in_the_midst_of_anything_locks_nothing_up(workspace: 
     import gc, warnings
     from fable_exec import AuditRules, ExecutionBroker
     from tests.doors import TOKEN, policy_for
-    from tests.leaks import open_descriptors
+    from fable_exec.testing.leaks import open_descriptors
     warnings.simplefilter("ignore")
     with ExecutionBroker(policy_for(Path(sys.argv[1]), audit=AuditRules(path=sys.argv[2]))) as broker:
         broker.unlock_writes(TOKEN)

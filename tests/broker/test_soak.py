@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from fable_exec import AsyncBrokerClient, AsyncExecutionBroker, BrokerClient, ExecutionBroker
+from fable_exec.testing.leaks import open_descriptors
 from tests.doors import TOKEN, policy_for
-from tests.leaks import open_descriptors
 
 pytestmark = pytest.mark.requires_ability("confinement")
 

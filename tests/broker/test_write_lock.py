@@ -9,17 +9,10 @@ from typing import Any
 import pytest
 
 from fable_exec.errors import Denied, InvalidRequest, WritesLocked
+from fable_exec.testing import FakeClock
 from fable_exec.writelock import FREE_FAILURES, LONGEST_BACK_OFF_SECONDS, Unlocked, WriteLock
 
 DIGEST = hashlib.sha256(b"right").hexdigest()
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 def failing(lock: WriteLock) -> None:
@@ -67,12 +60,12 @@ def test_an_unlock_replaces_the_one_before() -> None:
 
 
 def test_an_unlock_runs_out_at_its_second() -> None:
-    clock = Clock()
+    clock = FakeClock()
     lock = WriteLock(DIGEST, clock)
     lock.unlock("right", 10)
-    clock.seconds += 9.999
+    clock.advance(9.999)
     assert lock.unlocked() is not None
-    clock.seconds += 0.001
+    clock.advance(0.001)
     assert lock.unlocked() is None
 
 
@@ -96,7 +89,7 @@ def test_a_token_with_a_lone_surrogate_is_only_wrong() -> None:
 
 
 def test_after_five_wrong_tokens_it_backs_off_and_doubles_up_to_a_minute() -> None:
-    clock = Clock()
+    clock = FakeClock()
     lock = WriteLock(DIGEST, clock)
     for _ in range(FREE_FAILURES - 1):
         failing(lock)
@@ -106,20 +99,20 @@ def test_after_five_wrong_tokens_it_backs_off_and_doubles_up_to_a_minute() -> No
         assert lock.retry_after_seconds == pause
         with pytest.raises(WritesLocked, match="too many wrong tokens"):
             lock.unlock("right")
-        clock.seconds += pause - 0.001
+        clock.advance(pause - 0.001)
         with pytest.raises(WritesLocked):
             lock.unlock("right")
-        clock.seconds += 0.001
+        clock.advance(0.001)
     assert pause == LONGEST_BACK_OFF_SECONDS
     assert lock.failures == FREE_FAILURES - 1 + 8
 
 
 def test_a_right_token_after_the_back_off_starts_the_count_anew() -> None:
-    clock = Clock()
+    clock = FakeClock()
     lock = WriteLock(DIGEST, clock)
     for _ in range(FREE_FAILURES):
         failing(lock)
-    clock.seconds += 1
+    clock.advance(1)
     lock.unlock("right")
     assert lock.failures == 0
     for _ in range(FREE_FAILURES - 1):
@@ -128,7 +121,7 @@ def test_a_right_token_after_the_back_off_starts_the_count_anew() -> None:
 
 
 def test_during_the_back_off_an_unlock_in_force_stays_and_locking_works() -> None:
-    clock = Clock()
+    clock = FakeClock()
     lock = WriteLock(DIGEST, clock)
     lock.unlock("right")
     for _ in range(FREE_FAILURES):

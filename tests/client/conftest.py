@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.leaks import nothing_left
+from fable_exec.testing.leaks import nothing_left
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ import pytest
 
 from fable_exec.deadline import DeadlineEnd, DeadlineResult, run_with_deadline, running
 from fable_exec.errors import InternalError, LaunchFailed
-from tests import leaks
+from fable_exec.testing import leaks
 from tests.cli.typed import is_running, until
 from tests.hosts import PROJECT, unique_sleep
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fable_exec.frames import END, NEED_DATA, FrameReader, NextFrame, Oversized
+from fable_exec.testing.strategies import frame_streams, splits
 
 CASES: list[tuple[str, bytes, list[bytes | Oversized]]] = [
     ("nothing", b"", []),
@@ -125,9 +126,9 @@ def plainly(data: bytes, limit: int) -> list[bytes | Oversized]:
 
 
 @pytest.mark.fuzz
-@given(st.lists(st.lists(st.sampled_from([b"a", b"{}", b"\n", b"\r", b" ", b"\xff", b"long-long-long"])).map(b"".join)))
-def test_any_split_of_lines_gives_the_frames_of_one_split(pieces: list[bytes]) -> None:
-    assert cut(pieces) == plainly(b"".join(pieces), 8)
+@given(frame_streams(), st.data())
+def test_any_split_of_lines_gives_the_frames_of_one_split(stream: bytes, data: st.DataObject) -> None:
+    assert cut(data.draw(splits(stream))) == plainly(stream, 8)
 
 
 @pytest.mark.fuzz

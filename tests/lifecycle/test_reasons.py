@@ -28,7 +28,7 @@ from fable_exec.lifecycle import (
     step,
     terminal_reason,
 )
-from tests.lifecycle.occurrences import FACTS
+from fable_exec.testing.strategies import facts
 
 ALL_AT_ONCE: dict[str, Any] = {
     "descendants_detected": True, "descendant_error": "EACCES", "stop_signal_sent": True, "deadline": Deadline.IDLE,
@@ -86,7 +86,7 @@ def test_the_rows_reach_every_reason_and_every_reason_has_one_rule() -> None:
 
 
 @pytest.mark.fuzz
-@given(FACTS)
+@given(facts())
 def test_every_combination_of_facts_has_one_reason_that_is_true(facts: Facts) -> None:
     reason = terminal_reason(facts)
     applying = [rule for rule, applies in RULES if applies(facts)]
@@ -104,7 +104,7 @@ def test_every_combination_of_facts_has_one_reason_that_is_true(facts: Facts) ->
 
 
 @pytest.mark.fuzz
-@given(FACTS)
+@given(facts())
 def test_at_most_one_of_status_and_signal_is_told_and_none_is_invented(facts: Facts) -> None:
     assert (facts.exit_code is None) or (facts.signal is None)
     assert (facts.exit_code is None and facts.signal is None) == (facts.returncode is None)
@@ -147,7 +147,7 @@ def test_restarts_are_bounded(most: int) -> None:
 
 
 @pytest.mark.fuzz
-@given(FACTS)
+@given(facts())
 def test_whatever_was_wanted_or_ended_otherwise_is_never_restarted(facts: Facts) -> None:
     if is_restarted(facts, 1, 100):
         assert terminal_reason(facts) is TerminalReason.CRASHED and facts.descendants_quiescent
@@ -167,7 +167,7 @@ class Asked:
 
 
 @pytest.mark.fuzz
-@given(FACTS)
+@given(facts())
 def test_a_verdict_is_asked_only_where_its_answer_is_the_reason(facts: Facts) -> None:
     ended_alone = facts.returncode == 0 and not facts.stop_signal_sent and facts.deadline is None
     unlimited = facts.limit is None
@@ -224,7 +224,7 @@ def test_an_exec_that_fails_has_the_status_that_run_gives_it(number: int) -> Non
 
 
 @pytest.mark.fuzz
-@given(FACTS)
+@given(facts())
 def test_every_combination_of_facts_has_a_status_and_only_status_0_is_0(facts: Facts) -> None:
     assert 0 <= exit_status(facts) <= 255
     assert (exit_status(facts) == 0) == (facts.returncode == 0 and facts.launch_error is None)

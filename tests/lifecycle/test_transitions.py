@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fable_exec import lifecycle as lc
 from fable_exec.errors import InternalError
 from fable_exec.lifecycle import Action, Deadline, Facts, Phase, Progress, State, TerminalReason, step, terminal_reason
-from tests.lifecycle.occurrences import OCCURRENCES
+from fable_exec.testing.strategies import events as any_events
 
 ORDER = [State.ACCEPTED, State.RUNNING, State.EXITED]
 BEGUN: list[lc.Event] = [lc.Accepted(), lc.Started()]
@@ -214,7 +214,7 @@ def test_what_recover_finds_is_recorded_without_an_invented_status(event: lc.Eve
     assert (progress.facts.returncode, progress.facts.exit_code, progress.facts.signal) == (None, None, None)
 
 
-@given(OCCURRENCES)
+@given(any_events())
 def test_terminal_is_final_whatever_happens(event: lc.Event) -> None:
     for progress in (Progress.recovered(State.EXITED), walk(WALKS[0][1])[0]):
         assert step(progress, event) == (progress, ())
@@ -312,7 +312,7 @@ def test_a_reconciliation_that_contradicts_itself_is_refused(facts: dict[str, An
 
 
 @pytest.mark.fuzz
-@given(st.lists(OCCURRENCES, max_size=30))
+@given(st.lists(any_events(), max_size=30))
 def test_whatever_happens_the_account_stays_true(events: list[lc.Event]) -> None:
     """Any order of any events, those left out that cannot happen: one record at most, and a reason that the events bear out."""
     progress: Progress | None = None

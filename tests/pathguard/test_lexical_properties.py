@@ -15,23 +15,14 @@ from hypothesis import strategies as st
 from fable_exec.errors import PathDenied
 from fable_exec.pathguard import LEXICAL_REASONS, PathProfile, WorkspacePath
 from fable_exec.pathguard.protection import folded, protected_forms
+from fable_exec.testing.strategies import any_paths
 
 pytestmark = pytest.mark.fuzz
 
 PROFILES = st.sampled_from(PathProfile)
-PIECES = st.sampled_from(
-    ["..", ".", "", "/", "\\", ":", "~", " ", "\0", "\n", "a", "é", "e\u0301", "\u200c", "\udc80", "\ud800", "\uf03a", "con",
-     "git~1", ".git", ".", "a" * 255, "漢" * 85, "\u2028", "\ufdd0", "*", "C:", "?"]
-)  # fmt: skip
-TEXTS = st.one_of(
-    st.text(st.characters(exclude_categories=()), max_size=40),
-    st.lists(PIECES, max_size=12).map("".join),
-    st.lists(PIECES, max_size=12).map("/".join),
-    st.binary(max_size=40).map(os.fsdecode),
-)
 
 
-@given(TEXTS, PROFILES, st.sampled_from([(), (".git",), (".env", "Straße")]))
+@given(any_paths(), PROFILES, st.sampled_from([(), (".git",), (".env", "Straße")]))
 @example("a" * 100_000, PathProfile.PORTABLE, ())
 @example("a/" * 100_000, PathProfile.POSIX, ())
 @example("\udcc3\udca9", PathProfile.POSIX, ())
@@ -50,7 +41,7 @@ def test_any_text_is_accepted_or_refused_with_a_known_reason(text: str, profile:
         assert not any(folded(name) in protected_forms(protected) for name in path.components)
 
 
-@given(TEXTS, PROFILES)
+@given(any_paths(), PROFILES)
 def test_accepted_components_round_trip(text: str, profile: PathProfile) -> None:
     try:
         path = WorkspacePath.parse(text, profile)
@@ -63,7 +54,7 @@ def test_accepted_components_round_trip(text: str, profile: PathProfile) -> None
         assert os.fsdecode(os.fsencode(str(path))) == str(path)
 
 
-@given(TEXTS)
+@given(any_paths())
 def test_what_is_portable_is_acceptable_everywhere_and_unchanged(text: str) -> None:
     try:
         path = WorkspacePath.parse(text)

@@ -30,8 +30,8 @@ from fable_exec.policy import (
     to_mapping,
 )
 from fable_exec.policy.document import MAX_DOCUMENT_BYTES
+from fable_exec.testing.strategies import policies
 from tests.fuzzing import A_TENTH
-from tests.policy.policies import POLICIES
 
 FULL = """
 workspace = "{workspace}"
@@ -294,7 +294,7 @@ def test_a_file_that_is_not_there_is_told_before_its_ending(tmp_path: Path) -> N
 
 @pytest.mark.fuzz
 @A_TENTH
-@given(POLICIES)
+@given(policies())
 def test_every_policy_is_read_back_as_it_was_dumped(policy: BrokerPolicy) -> None:
     for again in (parse_json(dump_json(policy)), parse_toml(dump_toml(policy)), BrokerPolicy.from_mapping(to_mapping(policy))):
         assert again == policy
@@ -305,16 +305,16 @@ def test_every_policy_is_read_back_as_it_was_dumped(policy: BrokerPolicy) -> Non
 
 @pytest.mark.fuzz
 @A_TENTH
-@given(POLICIES, POLICIES)
+@given(policies(), policies())
 def test_policies_have_one_digest_exactly_when_they_are_equal(one: BrokerPolicy, other: BrokerPolicy) -> None:
     assert (one.digest == other.digest) == (one == other)
 
 
 @pytest.mark.fuzz
 @A_TENTH
-@given(POLICIES, st.data())
+@given(policies(), st.data())
 def test_the_digest_changes_with_any_field(policy: BrokerPolicy, data: st.DataObject) -> None:
-    other = data.draw(POLICIES)
+    other = data.draw(policies())
     for field in attrs.fields(BrokerPolicy):
         value, changed = getattr(policy, field.name), getattr(other, field.name)
         inner = attrs.fields(type(value)) if attrs.has(type(value)) else ()

@@ -24,8 +24,8 @@ from fable_exec.policy import (
 from fable_exec.policy.fields import rule_of
 from fable_exec.policy.narrowing import NARROWING
 from fable_exec.policy.rules import Nested
+from fable_exec.testing.strategies import policies
 from tests.fuzzing import A_TENTH
-from tests.policy.policies import POLICIES
 
 NAMES = ("LANG", "TERM", "CI", "A", "AB", "ABC", "ABX", "GOOGLE_X", "GIT_DIR", "LD_PRELOAD", "PYTHONPATH", "LC_ALL", "ENV")
 
@@ -115,7 +115,7 @@ def try_merge(one: BrokerPolicy, other: BrokerPolicy) -> BrokerPolicy | None:
 
 @pytest.mark.fuzz
 @A_TENTH
-@given(POLICIES, POLICIES)
+@given(policies(), policies())
 def test_a_merged_policy_is_within_both(one: BrokerPolicy, other: BrokerPolicy) -> None:
     merged = try_merge(one, other)
     assume(merged is not None)
@@ -126,7 +126,7 @@ def test_a_merged_policy_is_within_both(one: BrokerPolicy, other: BrokerPolicy) 
 
 @pytest.mark.fuzz
 @A_TENTH
-@given(POLICIES, POLICIES)
+@given(policies(), policies())
 def test_the_order_does_not_matter(one: BrokerPolicy, other: BrokerPolicy) -> None:
     forward, backward = try_merge(one, other), try_merge(other, one)
     assert (forward is None) == (backward is None)
@@ -137,14 +137,14 @@ def test_the_order_does_not_matter(one: BrokerPolicy, other: BrokerPolicy) -> No
 
 @pytest.mark.fuzz
 @A_TENTH
-@given(POLICIES)
+@given(policies())
 def test_merging_with_itself_changes_nothing(policy: BrokerPolicy) -> None:
     assert merge(policy, policy) == policy
 
 
 @pytest.mark.fuzz
 @A_TENTH
-@given(POLICIES, POLICIES)
+@given(policies(), policies())
 def test_merging_again_changes_nothing(one: BrokerPolicy, other: BrokerPolicy) -> None:
     merged = try_merge(one, other)
     assume(merged is not None)

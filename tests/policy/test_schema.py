@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator
 from fable_exec.policy import BrokerPolicy, json_schema, json_schema_text, to_mapping
 from fable_exec.policy.fields import meaning_of, rule_of
 from fable_exec.policy.rules import Nested
+from fable_exec.testing.strategies import policies
 from tests.fuzzing import A_TENTH
-from tests.policy.policies import POLICIES
 from tests.policy.test_narrowing import kinds_in
 
 COMMITTED = Path(__file__).resolve().parents[2] / "docs" / "reference" / "policy.schema.json"
@@ -34,7 +34,7 @@ def test_the_schema_is_valid() -> None:
 
 @pytest.mark.fuzz
 @A_TENTH
-@given(POLICIES)
+@given(policies())
 def test_what_the_rules_accept_the_schema_accepts(policy: BrokerPolicy) -> None:
     assert list(VALIDATOR.iter_errors(to_mapping(policy))) == []
 

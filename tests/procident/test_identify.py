@@ -21,7 +21,7 @@ from fable_exec import procident
 from fable_exec._sys import processes
 from fable_exec.errors import IdentityLost
 from fable_exec.procident import Comparison, ProcessHandle, TokenKind, compare, identify
-from tests.leaks import nothing_left
+from fable_exec.testing.leaks import nothing_left
 
 pytestmark = pytest.mark.requires_ability("pidfd")
 

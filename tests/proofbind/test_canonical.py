@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fable_exec.proofbind import ProofDocument, canonical_bytes, parse_document
 from fable_exec.proofbind.canonical import canonical_sha256
+from fable_exec.testing.strategies.jsonvalues import strict_json_texts, strict_json_values
 from tests.proofbind.receipts import VALID
-from tests.strictjson.test_strictjson import TEXTS, VALUES
 
 SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 
@@ -43,13 +43,13 @@ def escaped(character: str) -> str:
 
 
 @pytest.mark.fuzz
-@hypothesis.given(VALUES)
+@hypothesis.given(strict_json_values())
 def test_the_bytes_are_those_of_the_rules(value: Any) -> None:
     assert canonical_bytes(value).decode("ascii") == formulated(value)
     assert canonical_sha256(value) == hashlib.sha256(formulated(value).encode()).hexdigest()
 
 
-@hypothesis.given(st.dictionaries(TEXTS, VALUES, max_size=3))
+@hypothesis.given(st.dictionaries(strict_json_texts(), strict_json_values(), max_size=3))
 def test_neither_order_nor_white_space_nor_escapes_of_a_file_matter(members: dict[str, Any]) -> None:
     turned = dict(reversed(members.items()))
     for raw in (json.dumps(members), json.dumps(turned, indent=3, ensure_ascii=False)):
@@ -61,7 +61,7 @@ def test_neither_order_nor_white_space_nor_escapes_of_a_file_matter(members: dic
 @hypothesis.given(st.data())
 def test_any_one_member_changed_changes_the_digest(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from([name for name in VALID if name != "verification"]))
-    other = data.draw(VALUES.filter(lambda value: formulated(value) != formulated(VALID[name])))
+    other = data.draw(strict_json_values().filter(lambda value: formulated(value) != formulated(VALID[name])))
     assert ProofDocument({**VALID, name: other}).canonical_sha256 != ProofDocument(VALID).canonical_sha256
 
 

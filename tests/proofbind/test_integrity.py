@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from fable_exec.proofbind import Axis, AxisState, IntegrityResult, verify_integrity
 from fable_exec.proofbind.signatures import SignatureResult, SignatureStatus, SignedDocument
+from fable_exec.testing.strategies import strict_json_values
 from tests.fuzzing import A_TENTH
 from tests.proofbind.receipts import ABSENT, VALID, changed, gate
 from tests.proofbind.signed import PROOFS
-from tests.strictjson.test_strictjson import VALUES
 
 BY_ITSELF = {
     Axis.DOCUMENT, Axis.SCHEMA, Axis.HASH, Axis.SIGNATURE, Axis.HEADLINE, Axis.DEGRADED, Axis.COST, Axis.EXECUTION, Axis.GATES,
@@ -183,8 +183,10 @@ PATHS = [
     *(f"facts/{name}/{inner}" for name, block in VALID["facts"].items() if isinstance(block, dict) for inner in block),
     "facts/git/diff/count",
 ]  # fmt: skip
-ODD = VALUES | st.recursive(st.sampled_from([*NAMES, 0, None, True, ""]), lambda inner: st.lists(inner) | st.dictionaries(
-    st.sampled_from([*NAMES, "item", "status", "name", "provenance", "post_headline", "hash", "count"]), inner))  # fmt: skip
+ODD_NAMES = st.sampled_from([*NAMES, "item", "status", "name", "provenance", "post_headline", "hash", "count"])
+ODD = strict_json_values() | st.recursive(
+    st.sampled_from([*NAMES, 0, None, True, ""]), lambda inner: st.lists(inner) | st.dictionaries(ODD_NAMES, inner)
+)
 
 
 @pytest.mark.fuzz

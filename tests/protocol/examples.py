@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 from hypothesis import strategies as st
 
 from fable_exec import protocol as p
@@ -156,22 +155,6 @@ REQUEST_OF: dict[type[p.Request], p.Request] = {
 }
 """Requests that ask for base64, in which every result is exact."""
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | st.sampled_from(sorted(p.ACTIONS)),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters()), inner, max_size=4),
-    max_leaves=6,
-)
-member_names = st.sampled_from(
-    [
-        "token",
-        "id",
-        "action",
-        *sorted({field.name for request in p.ACTIONS.values() for field in attrs.fields(request)} | {"encoding"}),
-    ]
-)
-request_like = st.dictionaries(member_names, json_values, max_size=5).flatmap(
-    lambda members: st.sampled_from(sorted(p.ACTIONS)).map(lambda action: {**members, "action": action})
-)
 captured = st.builds(Captured, head=st.binary(max_size=300)) | st.builds(
     lambda head, tail, more: Captured(head=head, tail=tail, total_bytes=len(head) + len(tail) + more),
     st.binary(min_size=1, max_size=300),

@@ -16,7 +16,8 @@ from fable_exec import protocol as p
 from fable_exec.errors import BrokerGone, InternalError
 from fable_exec.frames import encode_frame
 from fable_exec.outcome import Captured, EndedBy, Outcome, Survivor
-from tests.protocol.examples import REQUEST_OF, RESULTS, captured, command_result, json_values
+from fable_exec.testing.strategies import json_values
+from tests.protocol.examples import REQUEST_OF, RESULTS, captured, command_result
 
 SEED_MEMBERS = {
     p.Probe: {"host", "capabilities", "available_executables", "writes_enabled", "read_locked_interpreters", "workspace"},
@@ -240,7 +241,7 @@ def test_a_line_of_the_broker_that_is_no_object_is_broker_gone(line: bytes) -> N
 
 
 @pytest.mark.fuzz
-@given(st.sampled_from(RESULTS), st.dictionaries(st.text(max_size=3), json_values, max_size=2), json_values, st.data())
+@given(st.sampled_from(RESULTS), st.dictionaries(st.text(max_size=3), json_values(), max_size=2), json_values(), st.data())
 def test_no_answer_makes_a_client_raise_anything_but_broker_gone(case: Any, extra: Any, value: Any, draw: st.DataObject) -> None:
     request_type, result = case
     wire = p.encode_result(result)

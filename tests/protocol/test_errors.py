@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fable_exec import errors
 from fable_exec import protocol as p
 from fable_exec.frames import encode_frame
-from tests.protocol.examples import json_values
+from fable_exec.testing.strategies import json_values
 
 NAMES: list[tuple[BaseException, str | None, str]] = [
     (errors.Denied("x"), None, "PermissionError"),
@@ -128,7 +128,7 @@ def test_errors_of_older_and_newer_peers_are_understood(wire: dict[str, Any], ki
 
 
 @pytest.mark.fuzz
-@given(st.dictionaries(st.sampled_from(["ok", "error", "message", "code", "details", "id"]), json_values))
+@given(st.dictionaries(st.sampled_from(["ok", "error", "message", "code", "details", "id"]), json_values()))
 def test_no_error_answer_makes_a_client_raise(members: dict[str, Any]) -> None:
     error = p.decode_error(members)
     assert isinstance(error, errors.FableExecError)

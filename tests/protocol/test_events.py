@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fable_exec import protocol as p
 from fable_exec.errors import BrokerGone
 from fable_exec.outcome import EndedBy, Outcome, decode_text
-from tests.protocol.examples import json_values
+from fable_exec.testing.strategies import json_values
 
 EVENTS: list[p.Event] = [
     p.Started(),
@@ -74,7 +74,7 @@ def test_much_output_is_spread_over_several_events() -> None:
 
 
 @pytest.mark.fuzz
-@given(st.dictionaries(st.sampled_from(["event", "sequence", "data", "encoding", "outcome", "exit_code", "signal"]), json_values))
+@given(st.dictionaries(st.sampled_from("event sequence data encoding outcome exit_code signal".split()), json_values()))
 def test_no_event_makes_a_client_raise_anything_but_broker_gone(members: dict[str, Any]) -> None:
     for word in ("started", "stdout", "exited", members.get("event")):
         try:

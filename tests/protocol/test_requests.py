@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from fable_exec import protocol as p
 from fable_exec.errors import InvalidJson, InvalidRequest
 from fable_exec.frames import encode_frame
-from tests.protocol.examples import REQUESTS, SHA, json_values, request_like
+from fable_exec.testing.strategies import json_values, request_lines, request_members
+from tests.protocol.examples import REQUESTS, SHA
 
 SEED_REQUESTS: list[tuple[dict[str, Any], p.Request]] = [
     ({"action": "probe"}, p.Probe()),
@@ -214,7 +215,7 @@ def test_bytes_that_text_cannot_carry_need_base64_where_the_answer_depends_on_it
 
 
 @pytest.mark.fuzz
-@given(request_like | json_values)
+@given(request_members() | json_values())
 def test_no_value_makes_decoding_raise_anything_but_invalid_request(value: Any) -> None:
     try:
         request = p.decode_request(value)
@@ -226,11 +227,7 @@ def test_no_value_makes_decoding_raise_anything_but_invalid_request(value: Any) 
 
 
 @pytest.mark.fuzz
-@given(
-    st.one_of(
-        st.binary(), json_values.map(lambda value: json.dumps(value).encode()), request_like.map(json.dumps).map(str.encode)
-    )
-)
+@given(st.binary() | request_lines())
 def test_no_line_makes_decoding_raise_anything_but_invalid_request(line: bytes) -> None:
     try:
         p.decode_line(line)

@@ -18,6 +18,7 @@ from fable_exec.outcome import Applied
 from fable_exec.protocol import Cancel, CancelResult, LimitsReport, Probe, ProbeResult
 from fable_exec.server.lines import AnswerLines, error_line
 from fable_exec.server.session import MAX_WAITING, Session, Task, cancelled_before_it_began
+from fable_exec.testing.strategies import splits
 
 LIMITS = Limits(max_frame_bytes=64 * 1024, max_in_flight=3)
 PROBED = ProbeResult(
@@ -128,11 +129,6 @@ class Loop:
             self.begin_what_may_begin()
 
 
-def pieces_of(stream: bytes, cuts: list[int]) -> list[bytes]:
-    places = sorted({cut % (len(stream) + 1) for cut in cuts})
-    return [stream[start:end] for start, end in zip([0, *places], [*places, len(stream)], strict=True)]
-
-
 def frames_of(stream: bytes) -> list[bytes]:
     """What counts as a request, said in another way than the reader says it."""
     found = [frame.removesuffix(b"\r") for frame in stream.split(b"\n")]
@@ -144,18 +140,11 @@ def frames_of(stream: bytes) -> list[bytes]:
     data=st.data(),
     sent=st.lists(lines, max_size=12),
     ended=st.booleans(),
-    cuts=st.lists(st.integers(0, 10**6), max_size=8),
-    byte_by_byte=st.integers(0, 19),
 )
-def test_every_request_is_answered_once_and_in_step(
-    data: st.DataObject, sent: list[bytes], ended: bool, cuts: list[int], byte_by_byte: int
-) -> None:
+def test_every_request_is_answered_once_and_in_step(data: st.DataObject, sent: list[bytes], ended: bool) -> None:
     stream = b"\n".join(sent) + (b"\n" if ended else b"")
     loop = Loop(data)
-    pieces = pieces_of(stream, cuts)
-    if byte_by_byte == 0 and len(stream) < 500:
-        pieces = [stream[at : at + 1] for at in range(len(stream))]
-    for piece in pieces:
+    for piece in data.draw(splits(stream), label="pieces"):
         if loop.session.wants_input:
             loop.session.feed(piece)
         else:  # the peer's pipe is full until something is finished

@@ -27,7 +27,7 @@ from fable_exec.statefile import (
 from fable_exec.statefile.documents import encode_document
 from fable_exec.statefile.opening import read_all
 from fable_exec.statefile.records import encode_record
-from tests.leaks import nothing_left
+from fable_exec.testing.leaks import nothing_left
 from tests.statefile.states import FORM, NEW, OLD, OUTCOME, directory_in, state_in
 
 ENDED = {**OLD, **OUTCOME}

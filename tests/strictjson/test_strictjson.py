@@ -12,10 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from fable_exec.strictjson import MAX_DEPTH, MAX_DOCUMENT_BYTES, MAX_VALUES, JsonFault, parse_strict, require_strict
-
-SCALARS = st.none() | st.booleans() | st.integers(-(10**20) + 1, 10**20 - 1) | st.floats(allow_nan=False, allow_infinity=False)
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
-VALUES = st.recursive(SCALARS | TEXTS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=12)
+from fable_exec.testing.strategies import strict_json_values
 
 REFUSED: list[tuple[bytes, str]] = [
     (b"", "not-json"),
@@ -100,7 +97,7 @@ def test_a_length_can_be_narrowed() -> None:
         parse_strict(b"[] ", 2)
 
 
-@hypothesis.given(VALUES)
+@hypothesis.given(strict_json_values())
 def test_what_is_strict_is_read_as_the_standard_library_reads_it(value: Any) -> None:
     for raw in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
         assert repr(parse_strict(raw.encode())) == repr(json.loads(raw)) == repr(value)
@@ -117,7 +114,7 @@ def test_no_bytes_do_anything_but_give_a_value_or_a_fault(raw: bytes) -> None:
     assert repr(json.loads(raw)) == repr(value)
 
 
-@hypothesis.given(VALUES, st.data())
+@hypothesis.given(strict_json_values(), st.data())
 def test_every_cut_and_every_byte_more_is_a_fault(value: Any, data: st.DataObject) -> None:
     raw = json.dumps([value]).encode()
     cut = data.draw(st.integers(0, len(raw) - 1))

@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 from fable_exec.supervisor import ExecutionSpec, Supervisor
-from tests import leaks
+from fable_exec.testing import leaks
 from tests.supervision_runs.jobs import spec_of
 
 _PR_GET_CHILD_SUBREAPER = 37

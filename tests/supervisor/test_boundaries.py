@@ -23,7 +23,7 @@ from fable_exec.seatbelt import LINUX_LIMITATIONS, HostBoundary
 from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor
 from fable_exec.supervisor.starting import Starts
 from fable_exec.supervisor.zygotes import KeeperZygotes
-from tests.leaks import nothing_left
+from fable_exec.testing.leaks import nothing_left
 from tests.supervisor.jobs import LONG_SECONDS, Jobs
 
 pytestmark = pytest.mark.requires_ability("confinement")

@@ -15,7 +15,7 @@ import pytest
 from fable_exec.errors import StateUnreadable
 from fable_exec.supervisor import ExecutionSpec
 from fable_exec.supervisor.following import events_in
-from tests.leaks import nothing_left
+from fable_exec.testing.leaks import nothing_left
 from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, until
 
 MIB = 1024 * 1024

@@ -17,7 +17,7 @@ from fable_exec.executions import holding
 from fable_exec.executions.holding import is_held, take
 from fable_exec.executions.names import workspace_locks_in
 from fable_exec.supervisor import Supervisor
-from tests.leaks import nothing_left, open_descriptors
+from fable_exec.testing.leaks import nothing_left, open_descriptors
 from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, make_spec, until
 
 

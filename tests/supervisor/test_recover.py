@@ -18,8 +18,8 @@ from fable_exec.executions.documents import outcome
 from fable_exec.executions.holding import take
 from fable_exec.lifecycle import Facts, Health, TerminalReason
 from fable_exec.supervisor import Done, Execution, Recovered, Supervisor
+from fable_exec.testing.leaks import nothing_left
 from tests.hosts import PROJECT
-from tests.leaks import nothing_left
 from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, make_spec, until
 
 OTHER_BOOT = "11111111-2222-4333-8444-555555555555"

@@ -20,8 +20,8 @@ from fable_exec._launcher import proctree
 from fable_exec.errors import BrokerGone, Conflict, InvalidRequest
 from fable_exec.lifecycle import Health, TerminalReason
 from fable_exec.supervisor import Execution, Supervisor, UnreadableExecution
+from fable_exec.testing.leaks import children, nothing_left
 from tests import hosts
-from tests.leaks import children, nothing_left
 from tests.supervisor.jobs import LONG_SECONDS, Jobs, make_spec, until
 
 PROJECT = Path(__file__).resolve().parents[2]

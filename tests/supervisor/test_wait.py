@@ -17,7 +17,7 @@ from fable_exec.errors import UnknownExecution
 from fable_exec.executions.holding import is_held
 from fable_exec.lifecycle import Health, TerminalReason
 from fable_exec.supervisor import Execution, Supervisor
-from tests.leaks import nothing_left
+from fable_exec.testing.leaks import nothing_left
 from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, make_spec, until
 
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"

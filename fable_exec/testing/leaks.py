@@ -1,4 +1,4 @@
-"""What a piece of a test left behind: descriptors, threads, children."""
+"""What a piece of a test left behind: descriptors, threads, children of this process."""
 
 from __future__ import annotations
 
@@ -8,21 +8,31 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+__all__ = ["children", "nothing_left", "open_descriptors"]
+
+_LISTED_IN = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
+
 
 def open_descriptors() -> dict[int, str]:
-    """Number and target of every descriptor of this process."""
+    """Number and target of every descriptor of this process; the target is "" where the system does not tell."""
     found = {}
-    for name in os.listdir("/proc/self/fd"):
+    for name in os.listdir(_LISTED_IN):
         try:
-            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+            os.fstat(int(name))
         except OSError:
             continue  # the one that listed them
+        try:
+            found[int(name)] = os.readlink(f"{_LISTED_IN}/{name}")
+        except OSError:
+            found[int(name)] = ""
     return found
 
 
 def children() -> set[int]:
-    """Process ids of the children of every thread of this process."""
+    """Process ids of the children of every thread of this process; where there is no /proc nobody tells, and it is empty."""
     found: set[int] = set()
+    if not os.path.isdir("/proc/self/task"):
+        return found
     for task in os.listdir("/proc/self/task"):
         try:
             with open(f"/proc/self/task/{task}/children") as file:
@@ -34,7 +44,11 @@ def children() -> set[int]:
 
 @contextmanager
 def nothing_left() -> Iterator[None]:
-    """Fail if the block leaves a descriptor, a thread or a child."""
+    """Fail if the block leaves a descriptor, a thread or a child.
+
+    Raises:
+        AssertionError: something was left; it lists what.
+    """
     before = set(open_descriptors()), set(threading.enumerate()), children()
     yield
     if _left(before) != _NOTHING:

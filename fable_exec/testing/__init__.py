@@ -1,0 +1,48 @@
+"""What embedders test themselves with: strategies, conformance suites, fakes, faults, and a look at what was left behind.
+
+Needs the extra `testing` (hypothesis, pytest); each name is loaded when it is first used. Nothing else of the library imports
+this room, and nothing in it is for a program at work. The pytest plugin is fable_exec.testing.plugin.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fable_exec.testing import strategies
+    from fable_exec.testing.clocks import FakeClock
+    from fable_exec.testing.leaks import nothing_left
+    from fable_exec.testing.processes import alive_with, end_all_with
+    from fable_exec.testing.trees import ProcessTree
+
+_MODULES = {
+    "clocks": ("FakeClock",),
+    "leaks": ("nothing_left",),
+    "processes": ("alive_with", "end_all_with"),
+    "trees": ("ProcessTree",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "FakeClock",
+    "ProcessTree",
+    "alive_with",
+    "end_all_with",
+    "nothing_left",
+    "strategies",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "strategies":
+        return importlib.import_module(f"{__name__}.strategies")
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Not kept: `blocking` is a module of this package too, and whoever imports that must not change what the name means here.
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

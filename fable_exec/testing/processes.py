@@ -1,0 +1,73 @@
+"""Who is alive, wherever it hangs in the tree of processes: found by a word in its command line that nobody else was told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["alive_with", "end_all_with", "unique_word"]
+
+
+def unique_word() -> str:
+    """A word to mark processes with, by an argument that they do not look at. A forked child has its parent's."""
+    return f"fable-test-{uuid.uuid4().hex}"
+
+
+def alive_with(marker: str) -> list[int]:
+    """Living processes whose command line holds `marker`, this one left out; a zombie is not alive."""
+    return [pid for pid, words in _living() if marker in words and pid != os.getpid()]
+
+
+def end_all_with(marker: str) -> list[int]:
+    """Kill those of `alive_with` and return them: for the end of a test, that what it found left does not stay.
+
+    A marker is not proof of identity: only for a word of `unique_word`.
+    """
+    return [pid for pid in alive_with(marker) if _kill(pid, marker)]
+
+
+def _kill(pid: int, marker: str) -> bool:
+    """Whether it got the signal. Held by a descriptor it cannot become another between the look and the signal."""
+    try:
+        if not hasattr(os, "pidfd_open"):
+            os.kill(pid, signal.SIGKILL)
+            return True
+        held = os.pidfd_open(pid)
+        try:
+            if pid not in alive_with(marker):
+                return False
+            signal.pidfd_send_signal(held, signal.SIGKILL)
+        finally:
+            os.close(held)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _living() -> Iterator[tuple[int, str]]:
+    return _by_proc() if os.path.isdir("/proc/self") else _by_ps()
+
+
+def _by_proc() -> Iterator[tuple[int, str]]:
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{entry}/cmdline").read_bytes().decode("utf-8", "replace")
+            state = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue  # it has ended meanwhile
+        if state not in "ZX":
+            yield int(entry), words
+
+
+def _by_ps() -> Iterator[tuple[int, str]]:
+    listed = subprocess.run(
+        ["ps", "-axww", "-o", "pid=", "-o", "stat=", "-o", "args="], capture_output=True, text=True, errors="replace", check=True
+    )
+    for line in listed.stdout.splitlines():
+        pid, state, words = (*line.split(None, 2), "", "")[:3]
+        if not state.startswith("Z"):
+            yield int(pid), words
