@@ -1,7 +1,8 @@
 """What a listed program needs around it: the directories without which it cannot start, and what of that is not there.
 
 A virtual environment needs its own prefix and the one it was made from, an interpreter its library, a version manager's shim the
-manager. Only what is recognised is named; everything else is for the policy's `runtime_read_paths`.
+manager. Only what is recognised is named; everything else is for the policy's `runtime_read_paths`. A script's first line and
+pyvenv.cfg may be a command's own work, if they lie in the workspace: what they name counts if it is a program, or a Python.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ __all__ = ["runtime_paths", "what_is_missing"]
 
 _FIRST_LINE_BYTES = 256
 """What the kernel reads of a file to tell what it is (BINPRM_BUF_SIZE)."""
+_MOST_CONFIGURATION_CHARACTERS = 16 * 1024
 _MACHINE_CODE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 _SHOWN_CHARACTERS = 200
 
@@ -32,6 +34,7 @@ def runtime_paths(executables: AllowedExecutables) -> tuple[str, ...]:
 def _needs(executable: Executable) -> Iterator[str]:
     yield executable.path
     yield executable.registered_path
+    yield from _links_to(executable.registered_path)
     for path in (executable.registered_path, executable.path):
         yield from _prefixes(path)
     interpreter = _interpreter_of(executable.path) if executable.is_script else None
@@ -44,15 +47,15 @@ def _needs(executable: Executable) -> Iterator[str]:
 
 def _prefixes(path: str) -> Iterator[str]:
     """The prefixes that the program at `path` belongs to, when it lies in one that is recognised."""
-    directory, prefix = os.path.dirname(path), os.path.dirname(os.path.dirname(path))
-    if os.path.basename(directory) == "shims":
-        yield prefix
-    if os.path.basename(directory) != "bin" or prefix == "/":
+    directory, prefix = os.path.basename(os.path.dirname(path)), os.path.dirname(os.path.dirname(path))
+    if directory not in ("bin", "shims") or prefix == "/":
         return
     configuration = os.path.join(prefix, "pyvenv.cfg")
     if _holds_a_home(prefix):
         # `npm config set prefix ~` and the like: the whole home, with its keys and tokens, is no runtime.
-        yield from (place for place in _runtime_libraries(prefix) if os.path.isdir(place))
+        yield from (place for place in _runtime_libraries(prefix) if directory == "bin" and os.path.isdir(place))
+    elif directory == "shims":
+        yield prefix
     elif os.path.isfile(configuration):
         yield prefix
         yield from _base_of_virtual_environment(configuration)
@@ -77,12 +80,11 @@ def _base_of_virtual_environment(configuration: str) -> Iterator[str]:
     """`home` in pyvenv.cfg names the directory of the base interpreter (PEP 405)."""
     try:
         with open(configuration, encoding="utf-8", errors="replace") as file:
-            settings = dict(_settings(file))
+            settings = dict(_settings(file.read(_MOST_CONFIGURATION_CHARACTERS).splitlines()))
     except OSError:
         return
     home = settings.get("home", "")
-    if os.path.isabs(home):
-        yield home
+    if os.path.isabs(home) and "\0" not in home:
         for base in {os.path.dirname(home), os.path.dirname(os.path.realpath(os.path.join(home, "python3")))}:
             yield from (base for base in (base, os.path.dirname(base)) if _is_python_prefix(base))
 
@@ -122,7 +124,7 @@ def what_is_missing(path: str) -> str:
         return f"its #! line names the interpreter {shown}, which is no absolute path; {_EXAMPLE}"
     if not os.path.exists(named):
         return f"its #! line names the interpreter {shown}, which is not there; install it, or name another"
-    return "" if os.path.isfile(named) and os.access(named, os.X_OK) else f"its #! line names {shown}, which is no program"
+    return "" if _may_be_executed(named) else f"its #! line names {shown}, which is no program"
 
 
 _EXAMPLE = "begin it with `#!/bin/sh`, `#!/usr/bin/env python3` or the like"
@@ -130,12 +132,22 @@ _NO_LINE = f"no script either, for want of a #! line: {_EXAMPLE}"
 
 
 def _interpreter_of(script: str) -> str | None:
-    """The program named after `#!`, by an absolute path."""
+    """The program named after `#!`, by an absolute path; None also for what is no program."""
     try:
         named = _named_interpreter(script)
     except OSError:
         return None
-    return named if named and os.path.isabs(named) else None
+    return named if named and os.path.isabs(named) and _is_program(named) else None
+
+
+def _is_program(path: str) -> bool:
+    with suppress(OSError):
+        return _may_be_executed(path) and _beginning(path).startswith((*_MACHINE_CODE, b"#!"))
+    return False
+
+
+def _may_be_executed(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 def _named_interpreter(path: str) -> str | None:
@@ -156,9 +168,11 @@ def _beginning(path: str) -> bytes:
 
 
 def _links_to(path: str) -> Iterator[str]:
-    """Each link on the way from `path` to the file itself: a view that copies links needs the places they name."""
+    """Each link on the way from `path` to the program itself: a view that copies links needs the places they name."""
+    found: list[str] = []
     for _ in range(40):
         if not os.path.islink(path):
+            yield from found if _is_program(path) else ()
             return
         path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
-        yield path
+        found.append(path)

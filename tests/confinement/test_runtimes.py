@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -81,13 +82,52 @@ def test_the_interpreter_of_this_environment_works_and_everything_strict_still_h
         assert states(broker)["host_reads"] == "active"
 
 
+def test_a_script_of_the_workspace_that_names_what_is_no_program_opens_nothing(workspace: Path, elsewhere: Path) -> None:
+    """Its first line may be an earlier command's work: neither by name, nor by a link in the workspace."""
+    link = workspace / "link"
+    link.symlink_to(elsewhere / "data")
+    for named in (elsewhere / "data", link):
+        script = executable(workspace / "build", f"#!{named}\n")
+        for mode in (0o644, 0o755):  # where everything may be executed, such as a mounted Windows disk, the bits say nothing
+            (elsewhere / "data").chmod(mode)
+            with confined(workspace, "auto", allowed_executables=(str(script), "cat")) as broker:
+                assert not broker.execute_command(("cat", str(elsewhere / "data"))).success
+
+
+@pytest.mark.parametrize("home", ["{elsewhere}", "{elsewhere}/", "/", "{elsewhere}\0", "{elsewhere}/\udce9", "."])
+def test_a_virtual_environment_of_the_workspace_that_names_no_python_opens_nothing(
+    home: str, workspace: Path, elsewhere: Path
+) -> None:
+    python = workspace / ".venv/bin/python3"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(os.path.realpath(sys.executable))
+    settings = f"home = {home.format(elsewhere=elsewhere)}\n"
+    (workspace / ".venv/pyvenv.cfg").write_bytes(settings.encode("utf-8", "surrogateescape"))
+    with confined(workspace, "auto", allowed_executables=(str(python), "cat")) as broker:
+        assert not broker.execute_command(("cat", str(elsewhere / "data"))).success
+
+
+@in_modes()
+def test_a_virtual_environment_that_was_made_through_a_link_works(mode: str, workspace: Path, elsewhere: Path) -> None:
+    """Its home is a directory of links, of which the one is needed and nothing beside it."""
+    (elsewhere / "python3").symlink_to(os.path.realpath(sys.executable))
+    made = workspace / ".venv"
+    subprocess.run([elsewhere / "python3", "-m", "venv", "--without-pip", made], check=True)
+    assert f"home = {elsewhere}\n" in (made / "pyvenv.cfg").read_text()
+    with confined(workspace, mode, allowed_executables=(str(made / "bin/python3"), "cat")) as broker:
+        assert run(broker, "python3", "-c", "import ssl, sys; print(sys.prefix)").stdout == f"{made}\n"
+        assert not broker.execute_command(("cat", str(elsewhere / "data"))).success
+
+
 def test_no_runtime_is_the_root_or_holds_a_home(tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
-    tool = executable(home / "bin" / "tool", "#!/bin/sh\n")
+    tool, shim = (executable(home / place, "#!/bin/sh\n") for place in ("bin/tool", "shims/shim"))
     (home / "lib" / "node_modules").mkdir(parents=True)
     (home / ".ssh").mkdir()
     monkeypatch.setenv("HOME", str(home))
-    listed = resolve_executables(confined_policy(workspace, allowed_executables=(str(tool), sys.executable)), os.environ)
+    listed = resolve_executables(
+        confined_policy(workspace, allowed_executables=(str(tool), str(shim), sys.executable)), os.environ
+    )
     try:
         found = {Path(path) for path in runtime_paths(listed)}
     finally:
