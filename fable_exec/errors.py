@@ -19,7 +19,8 @@
     │   │   ├── WritesLocked
     │   │   ├── ExecutableDenied
     │   │   ├── PathDenied (also ValueError)
-    │   │   └── ArgumentDenied
+    │   │   ├── ArgumentDenied
+    │   │   └── ShellDenied
     │   ├── InvalidRequest (ValueError)             the request is not of its form
     │   │   ├── FrameTooLarge
     │   │   └── InvalidJson
@@ -74,6 +75,7 @@ __all__ = [
     "PolicyError",
     "ProofNotBound",
     "ProviderUnavailable",
+    "ShellDenied",
     "SignalRefused",
     "StateUnreadable",
     "TreeUnstable",
@@ -296,6 +298,13 @@ class ArgumentDenied(Denied):
     """An argument rule of the policy refuses this command line."""
 
     code = "argument-denied"
+
+
+class ShellDenied(Denied):
+    """Text for a shell was refused: the kernel does not hold `protection` here, and no allow-list can see inside a text."""
+
+    code = "shell-denied"
+    protection: str = ""
 
 
 class InvalidRequest(FableExecError, ValueError):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-__all__ = ["Interruptions"]
+__all__ = ["Interruptions", "interrupt_with_parent"]
 
+_LOOK_SECONDS = 0.1
+"""How often to look whether the parent is still there; no platform tells of a parent's end and not of a mere thread's."""
 _ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -50,3 +54,14 @@ class Interruptions:
             os.write(self._writer, b"\0")
         if self._on_signal is not None:
             self._on_signal()
+
+
+def interrupt_with_parent(pid: int) -> None:
+    """Have this process get SIGTERM once its parent `pid` is gone, also if that is so already. The thread is a daemon."""
+    threading.Thread(target=_interrupt_with_parent, args=(pid,), name="fable_exec parent", daemon=True).start()
+
+
+def _interrupt_with_parent(pid: int) -> None:
+    while os.getppid() == pid:
+        time.sleep(_LOOK_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)

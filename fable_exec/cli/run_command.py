@@ -12,7 +12,7 @@ from fable_exec.broker import ExecutionBroker, StartedCommand
 from fable_exec.broker.surroundings import notes_on_git
 from fable_exec.cli.exits import Exit, of_result, of_run_failure, of_signal
 from fable_exec.cli.feeding import feed_in_background
-from fable_exec.cli.interruptions import Interruptions
+from fable_exec.cli.interruptions import Interruptions, interrupt_with_parent
 from fable_exec.cli.notes import bounds_of, notes_on, signal_name
 from fable_exec.cli.outlets import Outlet, OutletGone
 from fable_exec.cli.run_policy import UNLOCK_TOKEN, RunRules, check_is_there, givers, run_policy
@@ -50,6 +50,7 @@ def _variables(_: click.Context, __: click.Parameter, given: tuple[str, ...]) ->
 )
 @click.option("--workspace", metavar="DIRECTORY", help="The directory to run in. [required unless the policy names it]")
 @click.option("--policy", "file", metavar="FILE", help="TOML or JSON; flags win. Without one just ARGV's program may run.")
+@click.option("--policy-env", "variable", metavar="NAME", help="A variable of our environment that holds the policy, as JSON.")
 @click.option("--allow", metavar="NAME", multiple=True, help="What may run, instead of that; may be repeated.")
 @click.option("--allow-executable", "allow_executable", multiple=True, hidden=True)  # the longer name that `serve` always had
 @click.option("--timeout", metavar="SECONDS", type=float, help="End everything after this time. [default: the policy's, 120]")
@@ -61,12 +62,14 @@ def _variables(_: click.Context, __: click.Parameter, given: tuple[str, ...]) ->
 @click.option(
     "--confinement", type=click.Choice(["strict", "off"]), help="What the kernel holds. [default: the policy's, else strict]"
 )
+@click.option("--end-with", metavar="PID", type=int, help="End everything when our parent, which has this PID, ends.")
 @click.option("--stream/--no-stream", default=None, help="Pass output on at once, or when all is over. [default: --stream]")
 @click.option("--json", "as_json", is_flag=True, help="Print one object with the result instead of the output.")
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     workspace: str | None,
     file: str | None,
+    variable: str | None,
     allow: tuple[str, ...],
     allow_executable: tuple[str, ...],
     timeout: float | None,
@@ -76,6 +79,7 @@ def command(
     feed: bool,
     unlocked: bool,
     confinement: str | None,
+    end_with: int | None,
     stream: bool | None,
     as_json: bool,
     argv: tuple[str, ...],
@@ -93,7 +97,9 @@ def command(
       128+N  ended by signal N, or we were: 130 Ctrl-C, 143 SIGTERM
       141    nobody reads the output any more
     """
-    if workspace is None and file is None:
+    if file is not None and variable is not None:
+        raise click.UsageError("Give either --policy or --policy-env.")
+    if workspace is None and file is None and variable is None:
         raise click.UsageError("Give --workspace, or a --policy that names one." + _behind_the_program(argv))
     if as_json and stream:
         raise click.UsageError("--json prints one object; --stream does not go with it.")
@@ -101,11 +107,13 @@ def command(
         rules=RunRules(
             workspace=workspace,
             file=file,
+            variable=variable,
             allow=allow + allow_executable,
             environment=env,
             unlocked=unlocked,
             confinement=confinement,
         ),
+        end_with=end_with,
         stream=not as_json if stream is None else stream,
         as_json=as_json,
     )
@@ -156,6 +164,7 @@ class _Run:
     """One run, from flags to exit status."""
 
     rules: RunRules
+    end_with: int | None
     stream: bool
     as_json: bool
 
@@ -164,6 +173,8 @@ class _Run:
         policy = run_policy(self.rules, program)
         check_is_there(policy, program)
         with Interruptions() as interruptions:
+            if self.end_with is not None:
+                interrupt_with_parent(self.end_with)
             try:
                 with self._opened(policy) as broker:
                     result = self._follow(broker, request, interruptions)

@@ -13,9 +13,9 @@ from typing import Any
 import attrs
 
 from fable_exec.decision import words_for_a_shell
-from fable_exec.errors import ExecutableDenied, LaunchFailed
+from fable_exec.errors import ExecutableDenied, LaunchFailed, PolicyError
 from fable_exec.executables import passed_over, trusted_path
-from fable_exec.policy import BrokerPolicy, Confinement, read_document
+from fable_exec.policy import BrokerPolicy, Confinement, parse_json, read_document, to_mapping
 
 __all__ = ["UNLOCK_TOKEN", "RunRules", "check_is_there", "givers", "run_policy"]
 
@@ -30,6 +30,8 @@ class RunRules:
 
     workspace: str | None = None
     file: str | None = None
+    variable: str | None = None
+    """Of our environment, instead of a file."""
     allow: tuple[str, ...] = ()
     environment: Mapping[str, str] = attrs.field(factory=dict)
     unlocked: bool = False
@@ -42,8 +44,9 @@ def run_policy(rules: RunRules, program: str) -> BrokerPolicy:
     Raises:
         PolicyError: with every fault. ExecutableDenied: the program's name is of a form that is never run.
     """
-    document: dict[str, Any] = {"on_output_limit": "truncate"} if rules.file is None else read_document(rules.file)
-    allowed = rules.allow or (() if rules.file is not None else (_nameable(program),))
+    given = _given_document(rules)
+    document: dict[str, Any] = {"on_output_limit": "truncate"} if given is None else given
+    allowed = rules.allow or (() if given is not None else (_nameable(program),))
     if allowed:
         document["allowed_executables"] = list(allowed)
     if rules.workspace is not None:
@@ -55,6 +58,17 @@ def run_policy(rules: RunRules, program: str) -> BrokerPolicy:
     if rules.confinement is not None:
         document["confinement"] = attrs.asdict(Confinement.named(rules.confinement))
     return BrokerPolicy.from_mapping(document, given_by=givers(rules))
+
+
+def _given_document(rules: RunRules) -> dict[str, Any] | None:
+    if rules.file is not None:
+        return read_document(rules.file)
+    if rules.variable is None:
+        return None
+    text = os.environ.get(rules.variable)
+    if text is None:
+        raise PolicyError.of([("--policy-env", f"the variable {rules.variable} is not set")])
+    return to_mapping(parse_json(text))
 
 
 def check_is_there(policy: BrokerPolicy, program: str) -> None:
@@ -89,7 +103,7 @@ def givers(rules: RunRules) -> dict[str, str]:
         flags["workspace"] = "--workspace"
     if rules.allow:
         flags["allowed_executables"] = "--allow"
-    elif rules.file is None:
+    elif rules.file is None and rules.variable is None:
         flags["allowed_executables"] = "the program to run"
     return flags
 

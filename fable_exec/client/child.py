@@ -24,7 +24,7 @@ import attrs
 from fable_exec.errors import BrokerGone, FableExecError, LaunchFailed, PolicyError
 from fable_exec.policy import BrokerPolicy, dump_json
 
-__all__ = ["END_SECONDS", "NO_SIGNAL", "Child", "start_child"]
+__all__ = ["END_SECONDS", "NO_SIGNAL", "Child", "program_environment", "start_child"]
 
 NO_SIGNAL = int(getattr(socket, "MSG_NOSIGNAL", 0))
 """A host that has set SIGPIPE to its default must not die of a broker that is gone."""
@@ -141,7 +141,7 @@ def start_child(policy: BrokerPolicy, python: str | None = None) -> Child:
                 stdout=its_answers,
                 stderr=complaints,
                 pass_fds=tuple(passed.values()),
-                env=_environment(),
+                env=program_environment(),
                 start_new_session=True,
             )
         except OSError as error:
@@ -177,8 +177,8 @@ def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
     return read, write
 
 
-def _environment() -> dict[str, str]:
-    """Ours, without settings that would change the policy, and with a way to find this very package."""
+def program_environment() -> dict[str, str]:
+    """For programs of this package: ours, without settings that would change the policy, and with a way to find it."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_OWN_SETTINGS)}
     home = str(Path(__file__).parents[2])
     if home not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):

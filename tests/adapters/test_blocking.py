@@ -1,0 +1,122 @@
+"""The blocking twin: the same answers, any number of threads, and its own thread gone when it is closed or dropped."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from fable_exec import AsyncBrokerClient, AsyncExecutionBroker, BrokerGone, ExecutableDenied, InvalidRequest
+from fable_exec.adapters import AgentWorkspace, BlockingAgentWorkspace, CommandFinished, CommandOutput, RunRequest
+from tests.adapters.places import shell_policy
+from tests.cli.typed import is_running, until
+
+pytestmark = pytest.mark.requires_ability("confinement")
+
+
+@pytest.fixture(params=[AsyncExecutionBroker, AsyncBrokerClient])
+def opened(request: pytest.FixtureRequest, workspace: Path) -> Iterator[BlockingAgentWorkspace]:
+    with BlockingAgentWorkspace(request.param(shell_policy(workspace))) as ws:
+        yield ws
+
+
+def names_of_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "fable_exec workspace"]
+
+
+def test_it_has_every_call_of_the_other_with_the_same_arguments() -> None:
+    for name, member in inspect.getmembers(AgentWorkspace, inspect.isfunction):
+        if not name.startswith("_"):
+            twin = inspect.signature(getattr(BlockingAgentWorkspace, name))
+            assert list(twin.parameters) == list(inspect.signature(member).parameters), name
+            assert [each.default for each in twin.parameters.values()] == [
+                each.default for each in inspect.signature(member).parameters.values()
+            ], name
+
+
+def test_commands_events_and_files_answer_as_they_do_with_await(opened: BlockingAgentWorkspace, workspace: Path) -> None:
+    (workspace / "a").write_text("text")
+    assert opened.run(RunRequest(["echo", "hi"])).stdout == "hi\n"
+    events = list(opened.stream(RunRequest("echo a; echo b >&2")))
+    assert isinstance(events[-1], CommandFinished) and {each.data for each in events if isinstance(each, CommandOutput)} == {
+        b"a\n",
+        b"b\n",
+    }
+    heard: list[object] = []
+    opened.run(RunRequest(["echo"]), heard.append)
+    assert heard
+    assert opened.read_bytes("a") == b"text" and opened.exists("a") and opened.realpath("a") == f"{workspace}/a"
+    assert opened.glob("*").matches == (f"{workspace}/a",) and opened.grep("ex").matches
+    assert opened.stat("a").size_bytes == 4 and [each.name for each in opened.list_dir().entries] == ["a"]
+    with pytest.raises(ExecutableDenied):
+        opened.run(RunRequest(["ls"]))
+    assert opened.complete(RunRequest(["ls"])).status == 126
+    assert opened.call(lambda ws: ws.read_bytes("a")) == b"text"
+
+
+def test_many_threads_may_call_it_at_once(opened: BlockingAgentWorkspace) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda number: opened.run(RunRequest(["echo", str(number)])).stdout, range(24)))
+    assert answers == [f"{number}\n" for number in range(24)]
+
+
+def test_closing_ends_what_other_threads_wait_for_and_leaves_no_thread(workspace: Path) -> None:
+    marker = f"7{time.time_ns() % 10**9}"
+    ws = BlockingAgentWorkspace(AsyncExecutionBroker(shell_policy(workspace)))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(ws.run, RunRequest(["sleep", marker]))
+        assert until(lambda: is_running(marker))
+        ws.close()
+        with pytest.raises(BrokerGone):
+            waiting.result(5)
+    assert not is_running(marker) and names_of_threads() == []
+    ws.close()
+    with pytest.raises(BrokerGone):
+        ws.read_bytes("a")
+
+
+def test_an_iterator_that_is_closed_early_ends_its_command(opened: BlockingAgentWorkspace) -> None:
+    marker = f"7{time.time_ns() % 10**9}"
+    events = opened.stream(RunRequest(f"echo begun; sleep {marker}"))
+    assert next(events) and until(lambda: is_running(marker))
+    events.close()
+    assert not is_running(marker)
+
+
+def test_one_that_is_dropped_warns_and_leaves_no_thread(workspace: Path) -> None:
+    def drop() -> None:
+        ws = BlockingAgentWorkspace(AsyncExecutionBroker(shell_policy(workspace)))
+        ws.run(RunRequest(["true"]))
+
+    with pytest.warns(ResourceWarning, match="unclosed agent workspace"):
+        drop()
+        gc.collect()
+    assert names_of_threads() == []
+
+
+def test_a_forked_child_is_told_so_and_may_close_its_copy(workspace: Path) -> None:
+    with BlockingAgentWorkspace(AsyncExecutionBroker(shell_policy(workspace))) as ws:
+        child = os.fork()
+        if not child:
+            try:
+                ws.run(RunRequest(["true"]))
+            except Exception as error:
+                ws.close()
+                os._exit(0 if type(error).__name__ == "Conflict" else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert ws.run(RunRequest(["echo", "ours"])).stdout == "ours\n"
+
+
+def test_an_asynchronous_listener_is_refused(opened: BlockingAgentWorkspace) -> None:
+    async def listener(_: object) -> None: ...
+
+    with pytest.raises(InvalidRequest, match="nobody would await"):
+        opened.run(RunRequest(["true"]), listener)
