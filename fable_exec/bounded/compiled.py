@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -9,8 +10,10 @@ from typing import Literal
 from fable_exec.confine.view import SYSTEM_DIRECTORIES
 from fable_exec.errors import PolicyError
 from fable_exec.policy import BrokerPolicy, Confinement, EnvironmentPolicy
+from fable_exec.policy.rules import shown
 from fable_exec.seatbelt import HostBoundary
-from fable_exec.seatbelt.paths import overlapping
+from fable_exec.seatbelt.boundary import WHAT
+from fable_exec.seatbelt.paths import enclosing, overlapping
 
 __all__ = ["confinement_of", "policy_of"]
 
@@ -31,7 +34,7 @@ def confinement_of(
         boundary.protected_root, (each for path in map(Path, SYSTEM_DIRECTORIES) for each in (path, path.resolve()))
     )
     if system is not None:
-        raise PolicyError.of([("protected_root", f"overlaps {system}, which every command reads")], "invalid host boundary")
+        raise PolicyError.of([("protected_root", f"overlaps {system}, which every command reads")], WHAT)
     engine = () if boundary.engine_source is None else (boundary.engine_source,)
     read = (*boundary.runtime_read_paths, *engine, *(() if spec is None else (boundary.specification(spec),)))
     return Confinement(
@@ -55,9 +58,22 @@ def policy_of(
     Raises:
         PolicyError: the workspace, the specification or an executable's entry breaks a rule.
     """
-    return BrokerPolicy(
-        workspace=boundary.workspace(workspace),
+    workspace = boundary.workspace(workspace)
+    policy = BrokerPolicy(
+        workspace=workspace,
         allowed_executables=tuple(allowed_executables),
         environment=EnvironmentPolicy(path=tuple(map(str, boundary.child_path))),
-        confinement=confinement_of(boundary, spec, network=network),
+        confinement=confinement_of(boundary, spec and boundary.specification(spec, workspace), network=network),
     )
+    _require_in_reach(boundary, policy)
+    return policy
+
+
+def _require_in_reach(boundary: HostBoundary, policy: BrokerPolicy) -> None:
+    """What is listed may be read, with what it needs; of the protected root that is the workspace and the engine's source."""
+    own = tuple(filter(None, (policy.workspace, boundary.engine_source)))
+    for index, entry in enumerate(policy.allowed_executables):
+        found = Path(entry).resolve() if os.path.isabs(entry) else None
+        if found is not None and enclosing(found, (boundary.protected_root,)) and not enclosing(found, own):
+            text = f"lies in protected_root and outside of the workspace: {shown(found)}"
+            raise PolicyError.of([(f"allowed_executables[{index}]", text)], WHAT)

@@ -17,7 +17,7 @@ import attrs
 
 from fable_exec.errors import PolicyError
 from fable_exec.policy.rules import Faults, shown
-from fable_exec.seatbelt.paths import enclosing, overlap, overlapping, resolved, resolved_directory, resolved_file
+from fable_exec.seatbelt.paths import enclosing, leads_through, overlap, overlapping, resolved, resolved_directory, resolved_file
 from fable_exec.seatbelt.profile import SYSTEM_RUNTIME_PATHS
 
 __all__ = ["WHAT", "HostBoundary", "system_runtime_paths"]
@@ -136,15 +136,17 @@ class HostBoundary:
         """The resolved workspace.
 
         Raises:
-            PolicyError: it does not lie strictly inside a root, holds one, or overlaps the engine's source.
+            PolicyError: it does not lie strictly inside a root, holds one, or overlaps the engine's source, or that holds a root:
+                every program would read the workspaces there.
         """
         found = _checked(given, "workspace", resolved_directory)
         inside = [root for root in self.workspace_roots if found.is_relative_to(root) and found != root]
         holds = [root for root in self.workspace_roots if root.is_relative_to(found)]
         if not inside or holds:
             raise _refusal("workspace", "must lie inside one of workspace_roots, and neither be nor hold one", found)
-        if self.engine_source is not None and overlap(found, self.engine_source):
-            raise _refusal("workspace", f"overlaps engine_source {shown(self.engine_source)}", found)
+        engine = self.engine_source
+        if engine is not None and (overlap(found, engine) or any(root.is_relative_to(engine) for root in self.workspace_roots)):
+            raise _refusal("workspace", f"engine_source {shown(engine)} overlaps it, or holds a root", found)
         return found
 
     def root_of(self, given: str | Path) -> Path:
@@ -152,9 +154,19 @@ class HostBoundary:
         found = self.workspace(given)
         return max((root for root in self.workspace_roots if found.is_relative_to(root)), key=lambda root: len(root.parts))
 
-    def specification(self, given: str | Path) -> Path:
-        """The resolved file of a specification. Raises PolicyError."""
-        return _checked(given, "spec", resolved_file)
+    def specification(self, given: str | Path, workspace: Path | None = None) -> Path:
+        """The resolved file of a specification.
+
+        Args:
+            workspace: a resolved one. A link in it, which its program can have made, opens nothing outside of it.
+
+        Raises:
+            PolicyError: it breaks a rule.
+        """
+        found = _checked(given, "spec", resolved_file)
+        if workspace is not None and not found.is_relative_to(workspace) and leads_through(given, workspace):
+            raise _refusal("spec", "leads out of the workspace by a link in it", given)
+        return found
 
     def _root(self, given: str | Path | None) -> Path:
         if given is None:

@@ -132,9 +132,13 @@ def _folded(path: str) -> str:
 
 
 def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= _LAST_PORT):
+    if not _is_port(text):
         raise InvalidRequest(f"a port is a number from 0 to {_LAST_PORT}, not {shown(text)}")
     return int(text)
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= len(str(_LAST_PORT)) and int(text) <= _LAST_PORT
 
 
 # Rules and filters.
@@ -219,7 +223,7 @@ def _host_and_port(form: Form) -> tuple[str, str]:
     """sandbox-exec takes no other host than these two."""
     text = form.items[2]
     host, _, port = text.text.rpartition(":") if isinstance(text, Quoted) else ("", "", "")
-    if host not in ("*", "localhost") or not (port == "*" or (port.isascii() and port.isdigit() and int(port) <= _LAST_PORT)):
+    if host not in ("*", "localhost") or not (port == "*" or _is_port(port)):
         raise fault(form.line, 'an address is "*:PORT" or "localhost:PORT", PORT a number or *')
     return host, port
 

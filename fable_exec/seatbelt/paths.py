@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 
 from fable_exec.policy.forms import encodable, expanded
 
-__all__ = ["enclosing", "overlap", "overlapping", "resolved", "resolved_directory", "resolved_file"]
+__all__ = ["enclosing", "leads_through", "overlap", "overlapping", "resolved", "resolved_directory", "resolved_file"]
 
 _NEVER = "\n\r\t"
 
@@ -65,6 +65,13 @@ def overlapping(path: PurePath, others: Iterable[PurePath]) -> PurePath | None:
 def enclosing(path: PurePath, places: Iterable[PurePath]) -> PurePath | None:
     """The first of `places` that is `path` or holds it."""
     return next((place for place in places if path.is_relative_to(place)), None)
+
+
+def leads_through(given: str | PurePath, directory: PurePath) -> bool:
+    """Whether the way of `given` has a name in `directory`, which whoever writes there can make a link to anywhere."""
+    parts = PurePath(expanded(str(given))).parts
+    above = (Path(*parts[:place]) for place in range(1, len(parts)) if parts[place] != "..")
+    return any(each.resolve().is_relative_to(directory) for each in above)
 
 
 def _writable_in_a_line(text: str) -> str:

@@ -27,7 +27,8 @@ def render(
     Raises:
         PolicyError: the workspace or the specification breaks a rule.
     """
-    workspace, spec = boundary.workspace(workspace), boundary.specification(spec)
+    workspace = boundary.workspace(workspace)
+    spec = boundary.specification(spec, workspace)
     system = system_runtime_paths() if system_paths is None else system_paths
     engine = () if boundary.engine_source is None else (boundary.engine_source,)
     read = (*boundary.runtime_read_paths, *engine, workspace, spec)

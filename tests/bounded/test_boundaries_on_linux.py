@@ -168,6 +168,19 @@ def test_a_workspace_outside_of_the_roots_has_no_policy(boundary: HostBoundary) 
         policy_of(boundary, boundary.protected_root, allowed_executables=("sh",))
 
 
+def test_a_listed_program_of_a_sibling_has_no_policy(boundary: HostBoundary) -> None:
+    """What is listed can be read with what it needs; a link in the workspace may be its program's work."""
+    workspace, sibling = (boundary.workspace_roots[0] / name for name in ("one", "two"))
+    (workspace / "tool").symlink_to(sibling / "secret")
+    for entry in (sibling / "secret", workspace / "tool", f"{workspace}/../two/secret"):
+        with pytest.raises(PolicyError, match=r"allowed_executables\[1\]: lies in protected_root and outside"):
+            policy_of(boundary, workspace, allowed_executables=("sh", str(entry)))
+    own = (str(workspace / "own"), str(boundary.protected_root / "engine/run"), "/usr/bin/env")
+    (boundary.protected_root / "engine").mkdir()
+    with_engine = attrs.evolve(boundary, engine_source=boundary.protected_root / "engine")
+    assert policy_of(with_engine, workspace, allowed_executables=own).allowed_executables == own
+
+
 def test_a_protected_root_that_linux_shows_to_every_command_has_no_policy(
     boundary: HostBoundary, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,6 +143,7 @@ def test_the_rules_of_seatbelt(lines: list[str], operation: str, target: str, de
         b"(version 1) (allow signal (target everybody))",
         b'(version 1) (allow network* (remote ip "10.0.0.1:80"))',
         b'(version 1) (allow network* (remote ip "*:70000"))',
+        b'(version 1) (allow network* (remote ip "*:' + b"9" * 5000 + b'"))',
         b"(version 1) (allow network* (remote))",
         b'(version 1) (allow file* (literal "/a))',
         b'(version 1) (allow file* (literal "/a\nb"))',

@@ -89,7 +89,9 @@ def test_only_what_exists_of_the_system_is_granted() -> None:
         assert (b'(subpath "/System")' in render(each.boundary, each.workspace, each.spec)) == os.path.exists("/System")
 
 
-@pytest.mark.parametrize("wrong", ["root", "protected", "outside", "missing", "file", "engine", "in-engine", "holds-a-root"])
+@pytest.mark.parametrize(
+    "wrong", ["root", "protected", "outside", "missing", "file", "engine", "in-engine", "engine-holds-a-root", "holds-a-root"]
+)
 def test_a_workspace_that_is_not_strictly_inside_a_root_is_refused(wrong: str) -> None:
     with place() as root:
         each = CASES["two-roots"](root)
@@ -97,6 +99,9 @@ def test_a_workspace_that_is_not_strictly_inside_a_root_is_refused(wrong: str) -
         nested.mkdir()
         if wrong.endswith("engine"):
             boundary = attrs.evolve(boundary, engine_source=nested if wrong == "engine" else each.workspace)
+        if wrong == "engine-holds-a-root":
+            boundary = attrs.evolve(boundary, engine_source=boundary.workspace_roots[0])
+            assert not each.workspace.is_relative_to(boundary.workspace_roots[0])
         if wrong == "holds-a-root":
             boundary = attrs.evolve(boundary, workspace_roots=(*boundary.workspace_roots, nested))
         given_workspace = {
@@ -118,6 +123,33 @@ def test_a_specification_is_an_existing_file(wrong: str) -> None:
         spec = {"directory": each.boundary.protected_root, "missing": root / "none.md", "relative": Path("spec.md")}[wrong]
         with pytest.raises(PolicyError, match=r"^invalid host boundary: spec: "):
             render(each.boundary, each.workspace, spec)
+
+
+@pytest.mark.parametrize("way", ["{ws}/task.md", "{ws}/docs/../task.md", "{ws}/docs/secret", "{ws}/docs/../../two/secret"])
+def test_no_link_in_the_workspace_makes_another_file_the_specification(way: str) -> None:
+    """Whoever works there can have made it."""
+    with place() as root:
+        each = CASES["minimal"](root)
+        (each.siblings[0] / "secret").touch()
+        (each.workspace / "task.md").symlink_to(each.siblings[0] / "secret")
+        (each.workspace / "docs").symlink_to(each.siblings[0])
+        with pytest.raises(PolicyError, match=r"^invalid host boundary: spec: "):
+            render(each.boundary, each.workspace, way.format(ws=each.workspace))
+
+
+def test_a_specification_may_be_reached_by_the_hosts_links_and_from_the_workspace_upwards() -> None:
+    with place() as root:
+        each = CASES["spec-inside"](root)
+        (root / "link").symlink_to(each.workspace)
+        (root / "other.md").symlink_to(root / "spec.md")
+        (each.workspace / "own.md").symlink_to("task.md")
+        for way, spec in (
+            (root / "link/task.md", each.spec),
+            (root / "other.md", root / "spec.md"),
+            (each.workspace / "own.md", each.spec),
+            (f"{each.workspace}/../../../spec.md", root / "spec.md"),
+        ):
+            assert render(each.boundary, each.workspace, way) == render(each.boundary, each.workspace, spec)
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12) | st.sampled_from(
