@@ -79,8 +79,8 @@ def _followed(process: subprocess.Popen[bytes], deadline: float, max_output_byte
                     ended = handle.wait(0 if _read(process, output, max_output_bytes) else _TICK_SECONDS)
         except IdentityLost:
             ended = True  # before it could be looked at: nobody has waited for it, so the number is its own
-        while ended and _read(process, output, max_output_bytes):
-            pass  # what was in the pipe at its end
+        while ended and len(output) < max_output_bytes and _read(process, output, max_output_bytes):
+            pass  # what was in the pipe at its end; whoever it left behind may write without end
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS says EPERM of a group of zombies
             os.killpg(process.pid, signal.SIGKILL)

@@ -18,7 +18,17 @@ import attrs
 import pytest
 
 from fable_exec.errors import BoundaryUnproved, PolicyError
-from fable_exec.seatbelt import MACOS_LIMITATIONS, ConfinedArguments, HostBoundary, confined_args, probe, render, smoke_probe
+from fable_exec.procident import ProcessHandle
+from fable_exec.seatbelt import (
+    MACOS_LIMITATIONS,
+    ConfinedArguments,
+    HostBoundary,
+    confined_args,
+    probe,
+    render,
+    sandboxed,
+    smoke_probe,
+)
 from fable_exec.seatbelt.sandboxed import run_sandboxed
 from tests.seatbelt.boundaries import CASES, Case, place
 from tests.seatbelt.sandboxes import OBEDIENT, exits, fake, given
@@ -201,6 +211,21 @@ def test_what_is_run_under_a_profile_is_bounded_and_its_group_ends(host: Case, t
     while time.monotonic() < deadline and is_alive(survivor):
         time.sleep(0.01)
     assert not is_alive(survivor)
+
+
+def test_who_writes_without_end_after_the_program_ended_is_not_read_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def always_more(process: object, output: bytearray, most: int) -> bool:
+        assert len(output) < most, "it was read beyond the bound"
+        output.append(0)
+        return True
+
+    monkeypatch.setattr(ProcessHandle, "wait", lambda handle, seconds: True)
+    monkeypatch.setattr(sandboxed, "_read", always_more)
+    bounds = {"timeout_seconds": 10, "max_output_bytes": 100}
+    ran = run_sandboxed(fake(tmp_path / "bin", exits(0)), b"(version 1)", ["true"], cwd=tmp_path, environment={}, **bounds)
+    assert len(ran.stdout) == 100
 
 
 def is_alive(pid: int) -> bool:
