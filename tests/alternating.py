@@ -39,10 +39,10 @@ WAYS = {
 SAME_FOR_EVERY_USER = frozenset(
     """
     argrules assurance/test_causal.py assurance/test_checking.py assurance/test_formulas.py attest
-    benchmarks/test_measuring.py benchmarks/test_supervision_scale.py confine/test_bpf.py confine/test_filters.py confine/test_plans.py
-    confine/test_seccomp.py decision frames lifecycle outcome policy project/test_abilities.py project/test_architecture.py project/test_field_reports.py project/test_reference.py
-    project/test_turns.py proofbind protocol seatbelt/test_evaluator.py seatbelt/test_profiles.py strictjson
-    treedigest/test_properties.py
+    benchmarks/test_measuring.py benchmarks/test_supervision_scale.py confine/test_bpf.py confine/test_filters.py
+    confine/test_plans.py confine/test_seccomp.py decision frames lifecycle outcome policy project/test_abilities.py
+    project/test_architecture.py project/test_field_reports.py project/test_reference.py project/test_turns.py proofbind
+    protocol seatbelt/test_evaluator.py seatbelt/test_profiles.py strictjson treedigest/test_properties.py
     """.split()
 )
 """Files and directories of values, forms, tables and tools: nothing there asks who runs it."""

@@ -41,7 +41,7 @@ class ExecutionDirectory:
 
     @classmethod
     def of(cls, root: Path, execution_id: str) -> ExecutionDirectory:
-        """The directory of that id below `root`; it need not exist. Raises ValueError for what is no UUID."""
+        """The directory of that id below `root`; it need not exist. Raises InvalidRequest for what is no UUID."""
         return cls(execution_directory(root.absolute(), canonical_id(execution_id)))
 
     @property

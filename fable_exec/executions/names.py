@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from fable_exec.errors import InvalidRequest
+
 __all__ = [
     "ATTESTATION_NAME",
     "BELL_NAME",
@@ -62,11 +64,11 @@ def _state_home(environment: Mapping[str, str]) -> Path:
 
 
 def canonical_id(text: str | uuid.UUID) -> str:
-    """The one spelling of an execution's id. Raises ValueError for what is no UUID."""
+    """The one spelling of an execution's id. Raises InvalidRequest for what is no UUID."""
     try:
         return str(text if isinstance(text, uuid.UUID) else uuid.UUID(text))
     except (ValueError, AttributeError, TypeError):
-        raise ValueError(f"execution id {ascii(text)[:100]} must be a valid UUID") from None
+        raise InvalidRequest(f"execution id {ascii(text)[:100]} must be a valid UUID") from None
 
 
 def execution_directory(root: Path, execution_id: str) -> Path:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fable_exec.errors import StateUnreadable
+from fable_exec.errors import InvalidRequest, StateUnreadable
 from fable_exec.executions import ExecutionDirectory, default_root
 from fable_exec.executions.names import RUNNER_LOG_NAME, SUPERVISOR_LOG_NAME, canonical_id, ids_in
 from fable_exec.supervisor.execution import Execution, UnreadableExecution, as_unreadable, looked_at, required
@@ -84,7 +84,7 @@ class Supervisor:
         """The execution of that id as of now; None where there is none.
 
         Raises:
-            ValueError: no UUID. StateUnreadable: its state cannot be believed.
+            InvalidRequest: no UUID. StateUnreadable: its state cannot be believed.
         """
         return looked_at(self._directory(execution_id))
 
@@ -106,7 +106,8 @@ class Supervisor:
         One that has ended, or was asked before, is returned as it is.
 
         Raises:
-            ValueError: no UUID. UnknownExecution: nothing was accepted under it. StateUnreadable: its state cannot be believed.
+            InvalidRequest: no UUID. UnknownExecution: nothing was accepted under it.
+            StateUnreadable: its state cannot be believed.
             IdentityLost: it has not ended, and its keeper cannot be verified, or is dead; nothing was written.
             TimeoutError: another process held the lock of its state for 5 s.
         """
@@ -122,7 +123,8 @@ class Supervisor:
             execution as it was found: `is_over` is False and `health` lost or orphaned, until `recover` records the end.
 
         Raises:
-            ValueError: no UUID. UnknownExecution: nothing was accepted under it. StateUnreadable: its state cannot be believed.
+            InvalidRequest: no UUID. UnknownExecution: nothing was accepted under it.
+            StateUnreadable: its state cannot be believed.
             TimeoutError: it was kept for all of `timeout_seconds`.
         """
         directory = self._directory(execution_id)
@@ -146,7 +148,7 @@ class Supervisor:
             follow: go on until nobody keeps the execution and everything was given out.
 
         Raises:
-            ValueError, UnknownExecution, StateUnreadable: as `wait`.
+            InvalidRequest, UnknownExecution, StateUnreadable: as `wait`.
         """
         return events_in(self._log(execution_id, SUPERVISOR_LOG_NAME, follow))
 
@@ -157,7 +159,7 @@ class Supervisor:
             follow: go on until nobody keeps the execution and everything was given out; new output comes within 50 ms.
 
         Raises:
-            ValueError, UnknownExecution, StateUnreadable: as `wait`.
+            InvalidRequest, UnknownExecution, StateUnreadable: as `wait`.
         """
         return self._log(execution_id, RUNNER_LOG_NAME, follow)
 
@@ -190,11 +192,11 @@ class Supervisor:
             The ids of those that are gone, sorted.
 
         Raises:
-            ValueError: an id is no UUID, or a number is below 0.
+            InvalidRequest: an id is no UUID, or a number is below 0.
         """
         chosen = None if ids is None else {canonical_id(each) for each in ids}
         if not older_than_seconds >= 0 or keep < 0:
-            raise ValueError("older_than_seconds and keep must be 0 or more")
+            raise InvalidRequest("older_than_seconds and keep must be 0 or more")
         return prune(self.root, older_than_seconds=older_than_seconds, keep=keep, ids=chosen)
 
     def run_foreground(self, spec: ExecutionSpec) -> int:

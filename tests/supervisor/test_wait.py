@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fable_exec.errors import UnknownExecution
+from fable_exec.errors import InvalidRequest, UnknownExecution
 from fable_exec.executions.holding import is_held
 from fable_exec.lifecycle import Health, TerminalReason
 from fable_exec.supervisor import Execution, Supervisor
@@ -95,10 +95,10 @@ def test_an_unknown_id_is_told(supervisor: Supervisor, name: str) -> None:
     assert supervisor.get(name) is None
 
 
-def test_what_is_no_uuid_is_a_value_error(supervisor: Supervisor) -> None:
+def test_what_is_no_uuid_is_an_invalid_request(supervisor: Supervisor) -> None:
     calls: list[Any] = [supervisor.wait, supervisor.request_stop, supervisor.events, supervisor.logs, supervisor.get]
     for call in calls:
-        with pytest.raises(ValueError, match="must be a valid UUID"):
+        with pytest.raises(InvalidRequest, match="must be a valid UUID"):
             call("../state")
 
 
