@@ -43,17 +43,19 @@ async def started(starts: Starts, spec: ExecutionSpec, execution_id: str) -> Exe
     found = starts.existing(spec, execution_id)
     if found is None:
         await asyncio.to_thread(starts.admit, spec)
-    for is_last in (False, True):
-        if found is not None:
-            break
-        try:
-            waiting = await _ask_in_thread(starts, spec, execution_id)
-            with waiting.channel:
-                await _answer_to(waiting)
-                found = starts.kept(waiting.answer(), execution_id)
-        except (BrokerGone, LaunchFailed) as error:
-            found = starts.after(error, spec, execution_id, is_last)
-    return found or starts.look(execution_id)
+        found = await _begun(starts, spec, execution_id)
+    return found
+
+
+async def _begun(starts: Starts, spec: ExecutionSpec, execution_id: str, *, is_last: bool = False) -> Execution:
+    try:
+        waiting = await _ask_in_thread(starts, spec, execution_id)
+        with waiting.channel:
+            await _answer_to(waiting)
+            return starts.kept(waiting.answer(), execution_id)
+    except (BrokerGone, LaunchFailed) as error:
+        found = starts.after(error, spec, execution_id, is_last)
+    return found or await _begun(starts, spec, execution_id, is_last=True)
 
 
 async def _ask_in_thread(starts: Starts, spec: ExecutionSpec, execution_id: str) -> Waiting:

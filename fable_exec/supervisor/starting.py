@@ -60,19 +60,18 @@ class Starts:
             found = self._begun(spec, execution_id, Waiting.wait)
         return found
 
-    def _begun(self, spec: ExecutionSpec, execution_id: str, wait: Callable[[Waiting], None]) -> Execution:
-        """The execution, asked for. `wait` waits for the answer."""
-        for is_last in (False, True):
-            try:
-                waiting = self.ask(spec, execution_id)
-                with waiting.channel:
-                    wait(waiting)
-                    return self.kept(waiting.answer(), execution_id)
-            except (BrokerGone, LaunchFailed) as error:
-                found = self.after(error, spec, execution_id, is_last)
-                if found is not None:
-                    return found
-        return self.look(execution_id)
+    def _begun(
+        self, spec: ExecutionSpec, execution_id: str, wait: Callable[[Waiting], None], *, is_last: bool = False
+    ) -> Execution:
+        """The execution, asked for, and once more where that is safe. `wait` waits for the answer."""
+        try:
+            waiting = self.ask(spec, execution_id)
+            with waiting.channel:
+                wait(waiting)
+                return self.kept(waiting.answer(), execution_id)
+        except (BrokerGone, LaunchFailed) as error:
+            found = self.after(error, spec, execution_id, is_last)
+        return found or self._begun(spec, execution_id, wait, is_last=True)
 
     def look(self, execution_id: str) -> Execution:
         """The execution of that id as of now. Raises UnknownExecution."""
