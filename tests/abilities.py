@@ -155,6 +155,7 @@ SITUATION: dict[str, Callable[[], str]] = {
     "git": _tool("git"),
     "gpg": _tool("gpg"),
     "in_toto": _package("in_toto"),
+    "langchain": _package("langchain"),
     "loop_ext4": _loop_ext4,
     "node": _tool("node"),
     "openssl": _tool("openssl"),

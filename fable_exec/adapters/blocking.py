@@ -10,7 +10,7 @@ import warnings
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from fable_exec.adapters.statuses import Completed
 from fable_exec.adapters.values import GlobResult, LaunchSpec, RunRequest, WorkspaceEvent
@@ -98,10 +98,17 @@ class BlockingAgentWorkspace:
         token: str | None = None,
         timeout_seconds: float | None = None,
         idle_timeout_seconds: float | None = None,
+        on_output_limit: Literal["kill", "truncate"] | None = None,
     ) -> LaunchSpec:
         """See AgentWorkspace.launch."""
         return self._workspace.launch(
-            argv, env, cwd, token=token, timeout_seconds=timeout_seconds, idle_timeout_seconds=idle_timeout_seconds
+            argv,
+            env,
+            cwd,
+            token=token,
+            timeout_seconds=timeout_seconds,
+            idle_timeout_seconds=idle_timeout_seconds,
+            on_output_limit=on_output_limit,
         )
 
     # Files

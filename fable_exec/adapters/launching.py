@@ -9,7 +9,6 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Mapping
 
 from fable_exec.adapters.values import LaunchSpec
 from fable_exec.broker.environment import command_environment
@@ -47,14 +46,16 @@ def launch_spec(policy: BrokerPolicy, request: ExecuteCommand, *, unlocked: bool
         flags.append("--unlocked")
     return LaunchSpec(
         argv=(sys.executable, "-P", "-m", "fable_exec", "run", *flags, "--", *request.command),
-        env={**program_environment(), POLICY_VARIABLE: _document(policy, request.env)},
+        env={**program_environment(), POLICY_VARIABLE: _document(policy, request)},
         cwd=os.sep,
     )
 
 
-def _document(policy: BrokerPolicy, asked: Mapping[str, str]) -> str:
+def _document(policy: BrokerPolicy, request: ExecuteCommand) -> str:
     """The policy, with the variables of the request among those that it sets: values in a command line could be read by all."""
     document = to_mapping(policy)
     environment = document["environment"]
-    document["environment"] = {**environment, "set": {**environment["set"], **asked}}
+    document["environment"] = {**environment, "set": {**environment["set"], **request.env}}
+    if request.on_output_limit is not None:
+        document["on_output_limit"] = request.on_output_limit
     return json.dumps(document, sort_keys=True)

@@ -11,7 +11,7 @@ import errno
 import os
 import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import attrs
 
@@ -161,6 +161,7 @@ class AgentWorkspace:
         token: str | None = None,
         timeout_seconds: float | None = None,
         idle_timeout_seconds: float | None = None,
+        on_output_limit: Literal["kill", "truncate"] | None = None,
     ) -> LaunchSpec:
         """What a framework that owns its processes starts instead of `argv`. Starts nothing itself.
 
@@ -171,6 +172,7 @@ class AgentWorkspace:
             cwd: a directory of the workspace, as the view names it.
             token: the administrator's, with which the process starts unlocked.
             timeout_seconds: None is the longest that the policy allows, for sessions that are fed one command after the other.
+            on_output_limit: None is the policy's. With "truncate" all output passes through, and none ends the process.
 
         Raises:
             Denied: the token is wrong, or the policy refuses a variable; WritesLocked: it unlocks nothing at all.
@@ -180,7 +182,12 @@ class AgentWorkspace:
             self._launch_lock.unlock(token)
             self._launch_lock.lock()
         request = RunRequest(
-            tuple(argv), env=env or {}, cwd=cwd, timeout_seconds=timeout_seconds, idle_timeout_seconds=idle_timeout_seconds
+            tuple(argv),
+            env=env or {},
+            cwd=cwd,
+            timeout_seconds=timeout_seconds,
+            idle_timeout_seconds=idle_timeout_seconds,
+            on_output_limit=on_output_limit,
         )
         return launch_spec(self.policy, self._wire(request, request.command, stream=False), unlocked=token is not None)
 

@@ -149,3 +149,12 @@ def test_one_whose_caller_is_gone_already_starts_nothing(workspace: Path) -> Non
         assert process.wait(10) == 143
         assert process.stderr is not None and b"nothing was started" in process.stderr.read()
         process.stderr.close()
+
+
+def test_more_output_than_the_policy_keeps_ends_it_or_passes_through(workspace: Path) -> None:
+    policy = shell_policy(workspace, max_output_bytes=1000)
+    script = "head -c 300000 /dev/zero; echo over"
+    status, out, _ = finished(spec_for(policy, ["bash", "-c", script]))
+    assert (status, len(out)) == (137, 1000)
+    status, out, _ = finished(spec_for(policy, ["bash", "-c", script], on_output_limit="truncate"))
+    assert (status, len(out), out[-5:]) == (0, 300_005, b"over\n")
