@@ -7,6 +7,7 @@ as in Shachter's "Bayes-Ball" (1998), in time linear in nodes and edges.
 from __future__ import annotations
 
 import json
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
@@ -154,7 +155,8 @@ class CausalDAG:
         return {node for node, _ in seen if node not in given}
 
     def do(self, node: str, value: float = 1.0) -> CausalDAG:
-        """The graph in which `node` was set to `value` from outside: what caused it before does so no more."""
+        """The graph in which `node` was set to `value`, a finite number, from outside: what caused it before does so no more."""
+        value = _number(value)
         self._known(node)
         cut = CausalDAG(
             ((cause, effect, weight) for (cause, effect), weight in self._weights.items() if effect != node),
@@ -198,12 +200,12 @@ class CausalDAG:
     @classmethod
     def from_json(cls, text: str) -> CausalDAG:
         """The inverse. ValueError for anything else."""
-        document = json.loads(text)
         try:
-            kinds = {node["name"]: NodeKind(node["kind"]) for node in document["nodes"]}
-            graph = cls((tuple(edge) for edge in document["edges"]), kinds)
+            document = json.loads(text)
+            kinds = {_name(node["name"]): NodeKind(node["kind"]) for node in document["nodes"]}
+            graph = cls(map(_edge_of, document["edges"]), kinds)
             graph._fixed = {graph._known(node): _number(value) for node, value in document["fixed"].items()}
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError('must be an object of "nodes", "edges" and "fixed"') from error
         return graph
 
@@ -230,7 +232,7 @@ class CausalDAG:
 def _weights_of(edges: Iterable[Edge]) -> dict[tuple[str, str], float]:
     found: dict[tuple[str, str], float] = {}
     for edge in edges:
-        if isinstance(edge, str) or len(edge) not in (2, 3):
+        if not isinstance(edge, (tuple, list)) or len(edge) not in (2, 3):
             raise ValueError(f"an edge is (cause, effect) or (cause, effect, weight), not {edge!r}")
         cause, effect = edge[:2]
         if (cause, effect) in found:
@@ -240,8 +242,20 @@ def _weights_of(edges: Iterable[Edge]) -> dict[tuple[str, str], float]:
 
 
 def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"must be a number, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError(f"must be a finite number, not {value!r}")
+    return value
+
+
+def _edge_of(value: Any) -> Any:
+    if not isinstance(value, list):
+        raise ValueError(f"must be a list of cause, effect and weight, not {value!r}")
+    return (*map(_name, value[:2]), *value[2:])
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"must be a name, not {value!r}")
     return value
 
 
@@ -263,12 +277,12 @@ def _ordered(parents: Mapping[str, list[str]], children: Mapping[str, list[str]]
 
 def _cycle(parents: Mapping[str, list[str]], left: set[str]) -> tuple[str, ...]:
     """One within `left`, whose nodes each have a parent there."""
-    path = [next(node for node in parents if node in left)]
-    while True:
-        before = next(cause for cause in parents[path[-1]] if cause in left)
-        if before in path:
-            return (before, *path[path.index(before) :][::-1])
-        path.append(before)
+    node = next(node for node in parents if node in left)
+    places: dict[str, int] = {}
+    while node not in places:
+        places[node] = len(places)
+        node = next(cause for cause in parents[node] if cause in left)
+    return (node, *reversed([*places][places[node] :]))
 
 
 def _reached(nodes: Iterable[str], following: Mapping[str, list[str]]) -> frozenset[str]:

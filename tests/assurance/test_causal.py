@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -189,6 +191,9 @@ def test_an_intervention_cuts_causes_and_leaves_the_graph() -> None:
     assert cut.forward({"rain": 1, "wet": 5})["slippery"] == 0
     with pytest.raises(ValueError, match="node 'snow' is not there"):
         SPRINKLER.do("snow", 1)
+    for value in (math.nan, math.inf, "1", True):
+        with pytest.raises(ValueError, match="must be a finite number"):
+            SPRINKLER.do("wet", value)  # type: ignore[arg-type]  # what is refused
 
 
 def test_values_go_forward_by_weight() -> None:
@@ -216,6 +221,15 @@ def test_a_cycle_is_refused_by_name(edges: list[tuple[str, str]], cycle: str) ->
     assert str(caught.value) == f"a cause cannot be its own effect: {cycle}"
     assert " -> ".join(caught.value.cycle) == cycle
     assert isinstance(caught.value, ValueError)
+
+
+def test_a_long_cycle_is_named_in_the_time_of_a_walk() -> None:
+    around = [(f"n{number}", f"n{(number + 1) % 50_000}") for number in range(50_000)]
+    began = time.process_time()
+    with pytest.raises(CycleFound) as caught:
+        CausalDAG([("before", "n7"), *around])
+    assert len(caught.value.cycle) == 50_001
+    assert time.process_time() - began < 5  # comparing each node with all before took 25 s
 
 
 @pytest.mark.fuzz
@@ -250,7 +264,9 @@ def test_kinds_are_given_or_follow_from_the_place() -> None:
     assert graph.do("tool", 1).kind("tool") is NodeKind.MECHANISM
 
 
-@pytest.mark.parametrize("edges", [["ab"], [("a",)], [("a", "b", "c")], [("a", "b", True)], [("a", "b"), ("a", "b", 2)]])
+@pytest.mark.parametrize(
+    "edges", [["ab"], [None], [5], [("a",)], [("a", "b", "c")], [("a", "b", True)], [("a", "b"), ("a", "b", 2)]]
+)
 def test_what_is_no_edge_is_refused(edges: list[Any]) -> None:
     with pytest.raises(ValueError):
         CausalDAG(edges)
@@ -268,7 +284,20 @@ def test_json_keeps_everything(edges: list[tuple[str, str]], weight: float) -> N
 
 @pytest.mark.parametrize(
     "text",
-    ["[]", "{", '{"nodes": []}', '{"nodes": [], "edges": [["a"]], "fixed": {}}', '{"nodes": [], "edges": [], "fixed": {"a": 1}}'],
+    [
+        "[]",
+        "{",
+        "[" * 100_000,
+        '{"nodes": []}',
+        '{"nodes": [], "edges": [["a"]], "fixed": {}}',
+        '{"nodes": [], "edges": ["ab"], "fixed": {}}',
+        '{"nodes": [], "edges": [[1, 2]], "fixed": {}}',
+        '{"nodes": [], "edges": [["a", "b", NaN]], "fixed": {}}',
+        '{"nodes": [], "edges": [["a", "b", "1"]], "fixed": {}}',
+        '{"nodes": [{"name": 1, "kind": "asset"}], "edges": [], "fixed": {}}',
+        '{"nodes": [], "edges": [["a", "b"]], "fixed": {"a": Infinity}}',
+        '{"nodes": [], "edges": [], "fixed": {"a": 1}}',
+    ],
 )
 def test_json_that_is_no_graph_is_refused(text: str) -> None:
     with pytest.raises(ValueError):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fable_exec.assurance import kripke as k
-from fable_exec.assurance.kripke import AF, AG, AU, AX, EF, EG, EU, EX, FALSE, TRUE, KripkeStructure, Not, check
+from fable_exec.assurance.kripke import AF, AG, AU, AX, EF, EG, EU, EX, FALSE, TRUE, Atom, KripkeStructure, Not, check
 from tests.assurance.structures import FORMULAS, LEAVES, evaluate, few, holds, is_path, structures
 
 QUICK = few(40)
@@ -181,11 +181,35 @@ def test_json_keeps_what_is_true(structure: KripkeStructure[int], formula: k.For
 
 @pytest.mark.parametrize(
     "text",
-    ["[]", "{}", '{"worlds": 1, "labels": {}, "transitions": {}}', "{", '{"worlds": ["a"], "labels": {}, "transitions": {}}'],
+    [
+        "[]",
+        "{}",
+        "{",
+        "[" * 100_000,
+        '{"worlds": 1, "labels": {}, "transitions": {}}',
+        '{"worlds": ["a"], "labels": {}, "transitions": {}}',
+        '{"worlds": [["a"]], "labels": {}, "transitions": {}}',
+        '{"worlds": [1], "labels": {}, "transitions": {"1": ["1"]}}',
+        '{"worlds": ["a"], "labels": {}, "transitions": {"a": "a"}}',
+        '{"worlds": ["a"], "labels": {}, "transitions": {"a": 5}}',
+        '{"worlds": ["a"], "labels": {}, "transitions": [["a", "a"]]}',
+        '{"worlds": ["a"], "labels": {"a": null}, "transitions": {"a": ["a"]}}',
+        '{"worlds": ["a"], "labels": {"a": [{}]}, "transitions": {"a": ["a"]}}',
+    ],
 )
 def test_json_that_is_no_structure_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         KripkeStructure.from_json(text)
+
+
+def test_a_formula_that_was_built_may_be_nested_as_deep_as_one_likes() -> None:
+    go = wide = negated = doubled = k.parse_formula("go")
+    for _ in range(10_000):
+        wide, negated = wide | Atom("soon"), ~negated
+    for _ in range(60):
+        doubled = doubled & doubled  # not looked at once for each of its 2**60 places
+    assert check(TRAFFIC, wide).satisfying == {"green", "amber"}
+    assert check(TRAFFIC, negated).satisfying == check(TRAFFIC, doubled).satisfying == check(TRAFFIC, go).satisfying
 
 
 def test_two_worlds_of_one_name_are_not_written() -> None:

@@ -33,7 +33,10 @@ __all__ = [
 
 
 class Formula:
-    """What may be true of a world. Frozen, hashable, compared by its form."""
+    """What may be true of a world. Frozen, hashable, compared by its form.
+
+    `str` of one, its hash and the paths of a check recurse as deep as it is nested: beyond some hundred levels Python refuses.
+    """
 
     __slots__ = ()
 
@@ -192,15 +195,16 @@ def parts_of(formula: Formula) -> tuple[Formula, ...]:
 def subformulas(formula: Formula) -> Iterator[Formula]:
     """Every formula within, itself last, each once and after its parts."""
     seen: set[Formula] = set()
+    entered: set[int] = set()
     waiting = [(formula, False)]
     while waiting:
         each, parts_are_done = waiting.pop()
-        if each in seen:
-            continue
         if parts_are_done:
-            seen.add(each)
-            yield each
-        else:
+            if each not in seen:  # its parts were here and keep their hashes: this recurses one level, however deep it is nested
+                seen.add(each)
+                yield each
+        elif id(each) not in entered:
+            entered.add(id(each))
             waiting.append((each, True))
             waiting.extend((part, False) for part in reversed(parts_of(each)))
 

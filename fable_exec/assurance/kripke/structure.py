@@ -134,11 +134,16 @@ class KripkeStructure(Generic[World]):
     @classmethod
     def from_json(cls, text: str) -> KripkeStructure[str]:
         """The inverse, with the names as worlds. ValueError for anything else."""
-        document = json.loads(text)
+        try:
+            document = json.loads(text)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
         if not isinstance(document, dict) or document.keys() != {"worlds", "labels", "transitions"}:
             raise ValueError('must be an object of "worlds", "labels" and "transitions"')
-        if not all(isinstance(document[key], kind) for key, kind in (("worlds", list), ("labels", dict), ("transitions", dict))):
-            raise ValueError("worlds must be a list, labels and transitions objects")
+        by_world = (document["labels"], document["transitions"])
+        lists = [document["worlds"], *(each for found in by_world if isinstance(found, dict) for each in found.values())]
+        if not all(isinstance(found, dict) for found in by_world) or not all(map(_is_list_of_names, lists)):
+            raise ValueError("worlds must be a list of names, labels and transitions objects of such lists")
         structure: KripkeStructure[Any] = cls(**document)
         return structure
 
@@ -153,6 +158,10 @@ class KripkeStructure(Generic[World]):
         for place, following in enumerate(self._next):
             lines += [f"  {place} -> {one}{' [color=red]' if (place, one) in steps else ''};" for one in following]
         return "\n".join([*lines, "}", ""])
+
+
+def _is_list_of_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def _first_repeated(values: Sequence[Hashable]) -> Hashable:
