@@ -272,7 +272,7 @@ class Applied:
         protection: its name, as in the policy.
         mode: what the policy asked for.
         state: "active", "degraded" or "unavailable".
-        means: the mechanism that was used, such as "landlock"; empty when none was.
+        means: the mechanisms that were set up, such as "mount namespace, Landlock"; empty when none was.
         reason: why it is not fully active; empty when it is.
     """
 

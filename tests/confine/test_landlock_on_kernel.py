@@ -16,8 +16,9 @@ import attrs
 import pytest
 
 from fable_exec._launcher import kernel_confine
-from fable_exec.confine import filters
+from fable_exec.confine import FileView, filters
 from fable_exec.confine.landlock import LandlockRules, rights
+from fable_exec.confine.restricting import _own_root
 from tests.confine.entering import NO_NEW_PRIVILEGES, PROGRAMS, PROJECT, enter, files_step, filter_step
 
 pytestmark = pytest.mark.requires_ability("landlock")
@@ -304,3 +305,44 @@ def test_the_kernels_abi_has_all_the_rights_that_the_table_gives_it() -> None:
     os.close(descriptor)
     with pytest.raises(OSError, match="Invalid argument"):
         kernel_confine.create_ruleset(1 << 40, 0, 0)
+
+
+IN_A_ROOT_OF_ITS_OWN = f"""
+import errno, json, os, sys
+sys.path.insert(0, {str(PROJECT)!r})
+from fable_exec._launcher import kernel
+from fable_exec._launcher.confine_steps import CONFINE_STEPS
+wire, root, outside = json.load(sys.stdin)
+folder = os.open(outside, os.O_RDONLY)
+os.chroot(root)
+os.chdir("/")
+kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+CONFINE_STEPS["restrict_files"](wire)
+def tried(name, flags, **where):
+    try:
+        os.close(os.open(name, flags, **where))
+        return "done"
+    except OSError as error:
+        return errno.errorcode[error.errno]
+print(json.dumps([
+    tried("/srv/file", os.O_RDONLY), tried("/srv/file", os.O_WRONLY),
+    tried("/tmp/work/file", os.O_RDONLY), tried("/tmp/work/file", os.O_WRONLY),
+    tried("file", os.O_RDONLY, dir_fd=folder), tried("file", os.O_WRONLY, dir_fd=folder),
+]))
+"""
+
+
+@pytest.mark.requires_ability("userns")
+def test_in_a_root_of_its_own_the_rules_hold_off_what_lies_outside_and_leave_what_lies_inside_to_the_mounts(scene: Scene) -> None:
+    """A locked workspace below /tmp could be written, if its mount let it; a descriptor from outside opens nothing."""
+    root = scene.open
+    for name in ("srv", "tmp/work", "var/tmp", "home/command", "dev/shm"):
+        (root / name).mkdir(parents=True)
+    for file in ("srv/file", "tmp/work/file"):
+        (root / file).touch()
+    rules = files_step(_own_root(FileView(workspace="/tmp/work", writable=False)))[1]
+    as_root = ["unshare", "--user", "--map-root-user"]
+    given = json.dumps([rules, str(root), str(scene.closed)])
+    done = enter([], [*as_root, sys.executable, "-I", "-c", IN_A_ROOT_OF_ITS_OWN], stdin=given)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ["done", "EACCES", "done", "done", "EACCES", "EACCES"]
