@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import subprocess
+import sys
 
 import attrs
 import pytest
@@ -277,6 +279,18 @@ def test_the_model_holds_no_second_copy_of_a_rule() -> None:
         "timeout_seconds",
         "mode",
     }
+
+
+def test_who_verifies_a_policy_loads_nothing_of_supervised_executions() -> None:
+    """It comes before a broker's first command."""
+    program = """if True:
+        import sys
+        from fable_exec.assurance import model
+        loaded = {"fable_exec.lifecycle", "fable_exec.assurance.model.supervisors"} & sys.modules.keys()
+        print(sorted(loaded), all(hasattr(model, name) for name in model.__all__), hasattr(model, "nothing"))
+    """
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout == "[] True False\n"
 
 
 def test_every_event_of_the_lifecycle_is_tried() -> None:

@@ -6,10 +6,11 @@ launch plan; `verify_policy` puts the built-in invariants and the policy's own f
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from fable_exec.assurance.model.brokers import ATOMS, BrokerWorld, broker_model
 from fable_exec.assurance.model.exploring import Model, Step
 from fable_exec.assurance.model.reach import Asset, AssetReach, BlastRadius, Layer, Way, blast_radius
-from fable_exec.assurance.model.supervisors import SUPERVISOR_ATOMS, SupervisedWorld, supervisor_model
 from fable_exec.assurance.model.verifying import (
     BROKER_INVARIANTS,
     SUPERVISOR_INVARIANTS,
@@ -21,6 +22,9 @@ from fable_exec.assurance.model.verifying import (
     verify_policy,
     verify_supervisor,
 )
+
+if TYPE_CHECKING:
+    from fable_exec.assurance.model.supervisors import SUPERVISOR_ATOMS, SupervisedWorld, supervisor_model
 
 __all__ = [
     "ATOMS",
@@ -47,3 +51,12 @@ __all__ = [
     "verify_policy",
     "verify_supervisor",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # A broker, which verifies its policy with its first command, needs none of it.
+    if name in ("SUPERVISOR_ATOMS", "SupervisedWorld", "supervisor_model"):
+        from fable_exec.assurance.model import supervisors
+
+        return getattr(supervisors, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

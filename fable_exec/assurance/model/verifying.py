@@ -17,7 +17,6 @@ from fable_exec.assurance.model.brokers import ATOMS, PROTECTION_ATOMS, BrokerWo
 from fable_exec.assurance.model.exploring import Model, Step
 from fable_exec.assurance.model.host import Host
 from fable_exec.assurance.model.reach import insisted_ways
-from fable_exec.assurance.model.supervisors import explore_supervisor
 from fable_exec.confine import Support
 from fable_exec.decision import is_whole
 from fable_exec.errors import PolicyError
@@ -254,6 +253,8 @@ def verify_policy(policy: BrokerPolicy, support: Support, runtime_paths: tuple[s
 
 def verify_supervisor() -> tuple[Finding, ...]:
     """Check the built-in invariants of supervised executions; they depend on no policy and no host."""
+    from fable_exec.assurance.model.supervisors import explore_supervisor  # no broker pays for it with its first command
+
     model = explore_supervisor()
     return tuple(_finding(model, each) for each in SUPERVISOR_INVARIANTS)
 
