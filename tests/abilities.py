@@ -151,11 +151,13 @@ KERNEL: dict[str, Callable[[], str]] = {
     "userns": _userns,
 }
 SITUATION: dict[str, Callable[[], str]] = {
+    "deepagents": _package("deepagents"),
     "gcc": _tool("gcc"),
     "git": _tool("git"),
     "gpg": _tool("gpg"),
     "in_toto": _package("in_toto"),
     "langchain": _package("langchain"),
+    "langchain_tests": _package("langchain_tests"),
     "loop_ext4": _loop_ext4,
     "node": _tool("node"),
     "openssl": _tool("openssl"),
