@@ -31,9 +31,14 @@ def main(workspace: str, system_file: str, secret: str, socket_path: str, port: 
         return UNFIT
     if not _is_refused(lambda: _read(secret), _OUT_OF_SIGHT):
         return SIBLING
-    if not _is_refused(lambda: _connect(socket_path), _OUT_OF_SIGHT):
+    if not _is_refused(lambda: _connect(socket.AF_UNIX, socket_path), _OUT_OF_SIGHT):
         return SOCKET
-    return OK if _is_refused(lambda: _bind(port), _REFUSED) else PORT
+    # Below 1024 the kernel refuses to bind whatever the boundary says: connecting tells.
+    address = ("127.0.0.1", port)
+    is_reserved = _is_refused(lambda: _bind(address), _REFUSED) and _is_refused(
+        lambda: _connect(socket.AF_INET, address), _REFUSED
+    )
+    return OK if is_reserved else PORT
 
 
 def _is_refused(attempt: Callable[[], None], answers: tuple[int, ...]) -> bool:
@@ -72,15 +77,15 @@ def _start_and_kill_a_group() -> None:
     os.waitpid(child, 0)
 
 
-def _connect(path: str) -> None:
-    with socket.socket(socket.AF_UNIX) as connection:
+def _connect(family: int, address: str | tuple[str, int]) -> None:
+    with socket.socket(family) as connection:
         connection.settimeout(_CONNECT_SECONDS)
-        connection.connect(path)
+        connection.connect(address)
 
 
-def _bind(port: int) -> None:
+def _bind(address: tuple[str, int]) -> None:
     with socket.socket(socket.AF_INET) as listener:
-        listener.bind(("127.0.0.1", port))
+        listener.bind(address)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import tempfile
@@ -125,6 +126,18 @@ def test_a_port_that_somebody_holds_is_no_refusal(boundary: HostBoundary, scratc
         holder.bind(("127.0.0.1", scratch.port))
         open_ports = attrs.evolve(confinement_of(boundary, scratch.spec), reserved_ports=())
         assert run_smoke(boundary, scratch, open_ports)[0] == smoke.PORT
+
+
+def test_a_port_that_nobody_may_bind_anyway_is_no_refusal(boundary: HostBoundary, scratch: Scratch) -> None:
+    low = attrs.evolve(scratch, port=next(port for port in range(1023, 0, -1) if nobody_listens(port)))
+    whole = confinement_of(boundary, scratch.spec)
+    assert run_smoke(boundary, low, attrs.evolve(whole, reserved_ports=(low.port,)))[0] == smoke.OK
+    assert run_smoke(boundary, low, whole)[0] == smoke.PORT
+
+
+def nobody_listens(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
 
 
 def test_a_finding_is_an_error_with_its_number(boundary: HostBoundary, monkeypatch: pytest.MonkeyPatch) -> None:
