@@ -1,4 +1,5 @@
-"""What a listed program needs around it: the directories without which it cannot start, and what of that is not there.
+"""What a listed program needs around it: the directories without which it cannot start, what of that is not there, and where the
+system's own files for names and certificates really are.
 
 A virtual environment needs its own prefix and the one it was made from, an interpreter its library, a version manager's shim the
 manager. Only what is recognised is named; everything else is for the policy's `runtime_read_paths`. A script's first line and
@@ -14,13 +15,19 @@ from contextlib import suppress
 
 from fable_exec.executables import AllowedExecutables, Executable
 
-__all__ = ["runtime_paths", "what_is_missing"]
+__all__ = ["runtime_paths", "system_links", "what_is_missing"]
 
 _FIRST_LINE_BYTES = 256
 """What the kernel reads of a file to tell what it is (BINPRM_BUF_SIZE)."""
 _MOST_CONFIGURATION_CHARACTERS = 16 * 1024
 _MACHINE_CODE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 _SHOWN_CHARACTERS = 200
+_SYSTEM_FILES = (
+    *("/etc/hosts", "/etc/localtime", "/etc/nsswitch.conf", "/etc/resolv.conf"),
+    *("/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem", "/etc/ssl/certs"),
+)
+"""What names, times and certificates are looked up in. Some systems keep them elsewhere and put links into /etc:
+systemd-resolved, NetworkManager and resolvconf in /run, WSL in /mnt/wsl, others in /var/lib."""
 
 
 def runtime_paths(executables: AllowedExecutables) -> tuple[str, ...]:
@@ -29,6 +36,13 @@ def runtime_paths(executables: AllowedExecutables) -> tuple[str, ...]:
     for executable in executables.by_name.values():
         found.update(dict.fromkeys(_needs(executable)))
     return tuple(found)
+
+
+def system_links() -> tuple[str, ...]:
+    """Where the files of /etc that every program looks names, times and certificates up in are, if they are links: each link on
+    the way and its end, absolute. What lies in a directory of the system anyway may be among them.
+    """
+    return tuple(path for name in _SYSTEM_FILES for path in _hops(name))
 
 
 def _needs(executable: Executable) -> Iterator[str]:
@@ -169,10 +183,17 @@ def _beginning(path: str) -> bytes:
 
 def _links_to(path: str) -> Iterator[str]:
     """Each link on the way from `path` to the program itself: a view that copies links needs the places they name."""
+    found = _hops(path)
+    if found and _is_program(found[-1]):
+        yield from found
+
+
+def _hops(path: str) -> list[str]:
+    """Each place that the link `path` leads to, one after another, what is no link last; none where it is no link or leads nowhere."""
     found: list[str] = []
     for _ in range(40):
         if not os.path.islink(path):
-            yield from found if _is_program(path) else ()
-            return
+            return found if os.path.exists(path) else []
         path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
         found.append(path)
+    return []

@@ -65,7 +65,7 @@ from fable_exec.protocol import (
     WriteStdin,
 )
 from fable_exec.runner import Launchers
-from fable_exec.runtimes import runtime_paths
+from fable_exec.runtimes import runtime_paths, system_links
 from fable_exec.writelock import WriteLock
 
 __all__ = ["ExecutionBroker"]
@@ -106,7 +106,7 @@ class ExecutionBroker(BlockingCalls):
             self._confined = ConfinedCommands(
                 policy,
                 self._workspace,
-                (*runtime_paths(self._executables), *policy.confinement.runtime_read_paths),
+                (*system_links(), *runtime_paths(self._executables), *policy.confinement.runtime_read_paths),
                 launchers,
             )
             undo.callback(self._confined.close)

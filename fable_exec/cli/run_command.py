@@ -29,6 +29,8 @@ _LOOK_SECONDS = 0.25
 """How often to look whether our reader is gone while there is nothing to write."""
 _GIT_FAILED = 128
 """git's status for what it cannot go on with."""
+_GIT_ASKS_WHO = b'git config --global user.email "'
+"""git says this in every language where it has no identity."""
 
 
 def _variables(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
@@ -221,6 +223,11 @@ class _Run:
         if result.exit_code == _GIT_FAILED:
             for note in notes_on_git(policy, result.confinement):
                 say(note)
+            if _GIT_ASKS_WHO in result.stderr_raw:
+                say(
+                    "git has no identity here: --env GIT_AUTHOR_NAME=... with GIT_AUTHOR_EMAIL, GIT_COMMITTER_NAME and "
+                    "GIT_COMMITTER_EMAIL, or the four in environment.set of a policy"
+                )
 
 
 def _started(broker: ExecutionBroker, request: StartCommand, unlocked: bool) -> StartedCommand:

@@ -16,7 +16,8 @@ from fable_exec.policy.values import BrokerPolicy, Limits
 __all__ = ["choose_mode", "compile_command_plan", "compile_kept_plan", "compile_plan"]
 
 _COMMAND_UMASK = 0o022
-_HOST_NAME = "fable-exec"
+_HOST_NAME = "localhost"
+"""The one name that /etc/hosts of every system has: a command that looks up its own host finds the loopback."""
 _BASE_NAMESPACES = ("mount", "pid", "ipc", "uts")
 _VIEW_ENVIRONMENT = (("HOME", COMMAND_HOME), ("TMPDIR", "/tmp"))
 

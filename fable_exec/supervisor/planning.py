@@ -27,7 +27,7 @@ from fable_exec.keeper.surroundings import is_apart, is_passed, place_of_runtime
 from fable_exec.laterfiles import standard_place
 from fable_exec.policy import BrokerPolicy, merge
 from fable_exec.runner import Command, WorkspaceIdentity
-from fable_exec.runtimes import runtime_paths
+from fable_exec.runtimes import runtime_paths, system_links
 from fable_exec.supervisor.proving import Proofs
 from fable_exec.supervisor.zygote import KeeperZygote
 
@@ -165,7 +165,7 @@ def _means(
             environment=_environment(spec, policy, directory, runtime, executables.path),
         )
         spec_file = () if is_apart(runtime, directory.path) else (str(directory.path / SPEC_NAME),)  # out of its user's reach
-        readable = (*runtime_paths(executables), *spec_file)
+        readable = (*system_links(), *runtime_paths(executables), *spec_file)
     finally:
         executables.close()
     plan = _plan(policy, runtime, readable, zygote.support)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
+import tarfile
 import textwrap
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from fable_exec import CommandResult, ExecutionBroker
+from fable_exec import CommandResult, EnvironmentPolicy, ExecutionBroker
 from tests import abilities
 from tests.confinement.places import GIT, available, confined, in_modes, left_on_the_host
 
@@ -275,3 +277,25 @@ def test_everyday_commands_work(mode: str, project: Path) -> None:
         assert failed == {}
     assert left_on_the_host([str(project), str(private)]) == []
     assert not private.exists()
+
+
+@in_modes()
+def test_an_archive_with_another_owner_is_unpacked_and_tar_says_what_it_could_not(mode: str, workspace: Path) -> None:
+    """What docs/reference/confinement.md says of a broker of root's; another user's tar does not try."""
+    with tarfile.open(workspace / "archive.tar", "w") as archive:
+        member = tarfile.TarInfo("file")
+        member.uid = member.gid = os.geteuid() + 1
+        member.size = 5
+        archive.addfile(member, io.BytesIO(b"text\n"))
+    unpack = ("sh", "-c", "rm -f file; tar xf archive.tar; echo $?; cat file")
+    as_root = os.geteuid() == 0
+    for given, status in (({}, 2 if as_root else 0), ({"TAR_OPTIONS": "--no-same-owner"}, 0)):
+        with confined(workspace, mode, unlocked=True, environment=EnvironmentPolicy(set=given)) as broker:
+            assert broker.execute_command(unpack).stdout == f"{status}\ntext\n"
+
+
+@in_modes("slots", "namespace")
+def test_shared_memory_is_a_quarter_of_a_gibibyte_and_the_commands_own(mode: str, workspace: Path) -> None:
+    with confined(workspace, mode) as broker:
+        text = "import os; found = os.statvfs('/dev/shm'); print(found.f_blocks * found.f_frsize, os.listdir('/dev/shm'))"
+        assert broker.execute_command(("python3", "-c", text)).stdout == f"{256 * 1024 * 1024} []\n"

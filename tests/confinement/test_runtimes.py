@@ -134,3 +134,51 @@ def test_no_runtime_is_the_root_or_holds_a_home(tmp_path: Path, workspace: Path,
         listed.close()
     assert home / "lib" / "node_modules" in found
     assert [path for path in found if (home / ".ssh").is_relative_to(path)] == []
+
+
+_ETC_OF_LINKS = """
+set -e
+cp -rP /etc/passwd /etc/group /etc/nsswitch.conf /etc/ld.so.* "$1/etc/" 2>/dev/null || true
+ln -s ../run/resolve/link.conf "$1/etc/resolv.conf"
+ln -s ../../run/certificates "$1/etc/ssl/certs"
+mount --bind "$1/etc" /etc
+mount -t tmpfs none /run
+mkdir /run/resolve /run/certificates
+echo "nameserver 192.0.2.53" >/run/resolve/real.conf
+ln -s real.conf /run/resolve/link.conf
+echo certificate >/run/certificates/one.pem
+echo secret >/run/resolve/secret
+shift
+exec "$@"
+"""
+_LOOK_AROUND = """
+import sys
+from pathlib import Path
+from tests.confinement.places import confined
+with confined(Path(sys.argv[1]), sys.argv[2]) as broker:
+    for path in ("/etc/resolv.conf", "/etc/ssl/certs/one.pem", "/run/resolve/secret"):
+        print(broker.execute_command(("cat", path)).stdout.strip() or "nothing")
+"""
+
+
+@in_modes()
+def test_where_files_of_etc_are_links_commands_see_what_they_lead_to_and_nothing_beside_it(
+    mode: str, workspace: Path, tmp_path: Path
+) -> None:
+    """systemd-resolved, NetworkManager and WSL keep resolv.conf elsewhere, some systems the certificates."""
+    (tmp_path / "etc" / "ssl").mkdir(parents=True)
+    who = "--map-root-user" if os.geteuid() == 0 else "--map-current-user"
+    box = ["unshare", "--user", who, "--keep-caps", "--mount", "bash", "-c", _ETC_OF_LINKS, "bash", str(tmp_path)]
+    done = subprocess.run(
+        [*box, sys.executable, "-c", _LOOK_AROUND, str(workspace), mode], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.splitlines() == ["nameserver 192.0.2.53", "certificate", "nothing"], done.stderr[-2000:]
+
+
+@in_modes("slots", "namespace")
+def test_a_command_finds_its_own_host_by_name(mode: str, workspace: Path) -> None:
+    """Java, Erlang and MPI look themselves up; git does for the identity that it makes up."""
+    text = "import socket; print(socket.gethostbyname(socket.gethostname()))"
+    with confined(workspace, mode) as broker:
+        result = run(broker, "python3", "-c", text)
+    assert result.stdout.startswith("127.") and result.denials == ()
