@@ -159,6 +159,7 @@ SITUATION: dict[str, Callable[[], str]] = {
     "langchain": _package("langchain"),
     "langchain_tests": _package("langchain_tests"),
     "loop_ext4": _loop_ext4,
+    "mcp": _package("mcp"),
     "node": _tool("node"),
     "openssl": _tool("openssl"),
     "ordinary_user": _is_ordinary_user,

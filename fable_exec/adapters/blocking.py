@@ -24,9 +24,11 @@ from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import (
     AppendResult,
     CommandResult,
+    InspectResult,
     ListResult,
     MakeDirectoryResult,
     MoveResult,
+    ProbeResult,
     RemoveResult,
     SearchResult,
     StatResult,
@@ -68,6 +70,10 @@ class BlockingAgentWorkspace:
     def call(self, function: Callable[[AgentWorkspace], Coroutine[Any, Any, _T]]) -> _T:
         """Wait for a coroutine function that gets the asyncio workspace; it runs in the loop, so it must not block."""
         return self._portal.wait(function(self._workspace))
+
+    def probe(self) -> ProbeResult:
+        """See AgentWorkspace.probe."""
+        return self._portal.wait(self._workspace.probe())
 
     # Commands
 
@@ -116,6 +122,10 @@ class BlockingAgentWorkspace:
     def read_bytes(self, path: str) -> bytes:
         """See AgentWorkspace.read_bytes."""
         return self._portal.wait(self._workspace.read_bytes(path))
+
+    def inspect(self, path: str, max_bytes: int | None = None) -> InspectResult:
+        """See AgentWorkspace.inspect."""
+        return self._portal.wait(self._workspace.inspect(path, max_bytes))
 
     def write_bytes(self, path: str, data: bytes, *, expected_hash: str | None = None) -> WriteResult:
         """See AgentWorkspace.write_bytes."""

@@ -10,7 +10,7 @@ import asyncio
 import errno
 import os
 import shutil
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Literal, TypeVar
 
 import attrs
@@ -50,10 +50,12 @@ from fable_exec.protocol import (
     CommandResult,
     Event,
     ExecuteCommand,
+    InspectResult,
     ListResult,
     MakeDirectoryResult,
     MoveResult,
     Output,
+    ProbeResult,
     RemoveResult,
     SearchResult,
     Started,
@@ -65,7 +67,8 @@ from fable_exec.writelock import WriteLock
 __all__ = ["AgentWorkspace"]
 
 OnWorkspaceEvent = Callable[[WorkspaceEvent], object]
-_OfPath = TypeVar("_OfPath", AppendResult, ListResult, MakeDirectoryResult, RemoveResult, StatResult, WriteResult)
+_T = TypeVar("_T")
+_OfPath = TypeVar("_OfPath", AppendResult, InspectResult, ListResult, MakeDirectoryResult, RemoveResult, StatResult, WriteResult)
 
 _MAX_GLOB_MATCHES = 1000
 _MAX_GLOB_DIRECTORIES = 5000
@@ -97,6 +100,10 @@ class AgentWorkspace:
         """What the view calls the workspace itself."""
         return self._view.root
 
+    async def probe(self) -> ProbeResult:
+        """What the broker is and can do now, and what holds on this host."""
+        return await self._broker.probe()
+
     # Commands
 
     async def run(self, request: RunRequest, on_event: OnWorkspaceEvent | None = None) -> CommandResult:
@@ -114,7 +121,9 @@ class AgentWorkspace:
         wire = await self._command_of(request, stream=on_event is not None)
         listener = None if on_event is None else _Listener(on_event)
         try:
-            result = expect(await self._broker.perform(wire, None if listener is None else listener.hear), CommandResult)
+            result = expect(
+                await _to_its_end(self._broker.perform(wire, None if listener is None else listener.hear)), CommandResult
+            )
         except ExecutableDenied as refusal:
             raise _as_missing(refusal, wire.command[0], self.policy) or refusal from None
         if listener is not None:
@@ -208,6 +217,10 @@ class AgentWorkspace:
                 errno=errno.EFBIG,
             )
         return found.data
+
+    async def inspect(self, path: str, max_bytes: int | None = None) -> InspectResult:
+        """The first bytes of a file, and how many there are: at most `max_bytes`, and never more than the policy's cap."""
+        return self._named(await self._broker.inspect_files(self._view.inner(path), max_bytes))
 
     async def write_bytes(self, path: str, data: bytes, *, expected_hash: str | None = None) -> WriteResult:
         """Give a file exactly `data`, atomically and durably; missing parents are made. See `write_file` of the broker."""
@@ -386,6 +399,17 @@ class _GlobWalk:
 
 def _joined(start: str, names: tuple[str, ...]) -> str:
     return "/".join(names if start == "." else (start, *names))
+
+
+async def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """Await `work` as a task of its own. Scopes of anyio cancel again at every await, also at those that clean up; they do not
+    reach it, and it is waited for until its command has ended."""
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await _ended(running)
+        raise
 
 
 async def _ended(running: asyncio.Future[Any]) -> None:

@@ -19,6 +19,7 @@ COMMANDS = (
     "deadline",
     "supervise",
     "serve",
+    "mcp",
     "probe",
     "doctor",
     "policy",

@@ -20,6 +20,7 @@ __all__ = ["PROGRAM", "AdminOptions", "Options", "read_options"]
 
 PROGRAM = "python -m fable_exec.server"
 
+_DESCRIPTION = "Serve one broker over JSON lines on standard input and output. Exits 2 when the policy is not valid."
 _PREFIXES = ("FABLE_EXEC_", "FABLE_BROKER_")
 _MAX_DIGEST_FILE_BYTES = 4096
 _MAX_POLICY_BYTES = 4 * 1024 * 1024
@@ -46,17 +47,19 @@ class Options:
     """A descriptor of the process whose end is ours (pidfd_open(2))."""
 
 
-def read_options(arguments: Sequence[str], environment: Mapping[str, str], program: str = PROGRAM) -> Options:
+def read_options(
+    arguments: Sequence[str], environment: Mapping[str, str], program: str = PROGRAM, description: str = _DESCRIPTION
+) -> Options:
     """The options of this command line.
 
     Args:
-        program: how the user calls it, for help and complaints.
+        program, description: how the user calls it, for help and complaints, and what it does.
 
     Raises:
         PolicyError: with every fault of the policy, or of the settings.
         SystemExit: the command line is not of its form (argparse has printed why), or asked for help.
     """
-    flags = _parser(program).parse_args(arguments)
+    flags = _parser(program, description).parse_args(arguments)
     document, given_by = _completed(flags, environment)
     policy = BrokerPolicy.from_mapping(document, given_by=given_by)
     file = flags.admin_file or _setting(environment, "ADMIN_FILE")
@@ -65,10 +68,10 @@ def read_options(arguments: Sequence[str], environment: Mapping[str, str], progr
     return Options(policy=policy, given_by=given_by, admin=admin, host=flags.host_fd)
 
 
-def _parser(program: str) -> argparse.ArgumentParser:
+def _parser(program: str, description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program,
-        description="Serve one broker over JSON lines on standard input and output. Exits 2 when the policy is not valid.",
+        description=description,
         allow_abbrev=False,
     )
     policy = parser.add_argument_group("policy")

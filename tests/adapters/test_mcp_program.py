@@ -1,0 +1,188 @@
+"""`fable-exec mcp` as a process: what goes over the wire besides calls, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from fable_exec.policy import dump_json
+from tests.adapters.mcp_peers import told
+from tests.adapters.places import shell_policy
+from tests.cli.typed import PROGRAM, environment, is_running, typed_here, until
+from tests.doors import TOKEN
+
+pytestmark = [pytest.mark.requires_ability("mcp"), pytest.mark.requires_ability("confinement"), pytest.mark.alone]
+END_SECONDS = 2.0
+
+
+@attrs.define
+class Wire:
+    """The program, and lines to and from it."""
+
+    process: subprocess.Popen[bytes]
+    _number: int = 0
+
+    def send(self, line: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def read(self, seconds: float = 20) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], seconds)
+        assert ready, "no answer in time"
+        message: dict[str, Any] = json.loads(self.process.stdout.readline())
+        assert message["jsonrpc"] == "2.0"
+        return message
+
+    def ask(self, method: str, **parameters: Any) -> int:
+        self._number += 1
+        self.send(json.dumps({"jsonrpc": "2.0", "id": self._number, "method": method, "params": parameters}).encode())
+        return self._number
+
+    def answer_to(self, number: int) -> dict[str, Any]:
+        while (message := self.read()).get("id") != number:
+            pass
+        return message
+
+    def shake_hands(self) -> None:
+        client = {"name": "test", "version": "0"}
+        number = self.ask("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=client)
+        assert self.answer_to(number)["result"]["serverInfo"]["name"] == "fable-exec"
+        self.send(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}')
+
+    def sleep(self, marker: str) -> int:
+        number = self.ask("tools/call", name="run_shell", arguments={"text": f"setsid sleep {marker} & sleep {marker}"})
+        assert until(lambda: is_running(marker))
+        return number
+
+
+@pytest.fixture
+def policy_file(workspace: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "policy.json"
+    path.write_text(dump_json(shell_policy(workspace)))
+    return path
+
+
+@pytest.fixture
+def admin() -> Iterator[str]:
+    """Where the administrator is heard: a name that leaves room for a socket's (107 bytes)."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield str(Path(directory).resolve() / "admin")
+
+
+@pytest.fixture
+def wire(policy_file: Path, admin: str) -> Iterator[Wire]:
+    with subprocess.Popen(
+        [*PROGRAM, "mcp", "--policy", str(policy_file), "--admin-socket", admin],
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            found = Wire(process)
+            found.shake_hands()
+            yield found
+        finally:
+            process.kill()
+
+
+def sleeping() -> str:
+    return f"7{time.time_ns() % 10**9}"
+
+
+def ended_within(process: subprocess.Popen[bytes], seconds: float) -> int:
+    begun = time.monotonic()
+    status = process.wait(10)
+    assert time.monotonic() - begun < seconds
+    return status
+
+
+MALFORMED = [
+    b"not json",
+    b"{}",
+    b"[]",
+    b'{"jsonrpc": "2.0", "id": 900, "method": "tools/call"}',
+    b'{"jsonrpc": "2.0", "id": 901, "method": "tools/call", "params": {"name": 7}}',
+    b'{"jsonrpc": "2.0", "id": 902, "method": "tools/call", "params": {"name": "read_file", "arguments": [1]}}',
+    b'{"jsonrpc": "2.0", "id": 903, "method": "no/such", "params": {}}',
+    b'{"jsonrpc": "2.0", "id": 904, "method": "tools/call", "params": {"name": "read_file", "arguments": {"path": "\\ud800"}}}',
+    b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 12345}}',
+    b"\xff\xfe\x00",
+    b"[" * 100_000,
+    b'{"jsonrpc": "2.0", "id": 905, "method": "tools/call", "params": {"name": "' + b"x" * 1_000_000 + b'"}}',
+]
+
+
+def test_malformed_lines_are_survived_and_the_end_of_the_input_ends_what_runs(wire: Wire) -> None:
+    for line in MALFORMED:
+        wire.send(line)
+    script = "cat; ls /proc/self/fd | wc -l"  # no descriptor of the wire is there, and the input is at its end
+    number = wire.ask("tools/call", name="run_shell", arguments={"text": script})
+    answers = {}
+    while number not in answers:
+        message = wire.read()
+        answers[message.get("id")] = message
+    assert answers[number]["result"]["structuredContent"]["stdout"].strip() in ("3", "4")
+    for identifier in (900, 901, 902, 903):
+        assert "error" in answers[identifier], answers[identifier]
+    assert answers[905]["result"]["isError"] and len(json.dumps(answers[905])) < 2000
+    marker = sleeping()
+    wire.sleep(marker)
+    assert wire.process.stdin is not None and wire.process.stderr is not None
+    wire.process.stdin.close()
+    assert ended_within(wire.process, END_SECONDS) == 0
+    assert not is_running(marker)
+    assert b"Traceback" not in wire.process.stderr.read()
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_killed_it_leaves_nothing(number: signal.Signals, status: int, wire: Wire) -> None:
+    marker = sleeping()
+    wire.sleep(marker)
+    os.kill(wire.process.pid, number)
+    assert ended_within(wire.process, END_SECONDS) == status
+    assert until(lambda: not is_running(marker), END_SECONDS)
+
+
+def test_the_administrator_unlocks_and_shuts_down(wire: Wire, admin: str) -> None:
+    marker = sleeping()
+    write = {"name": "write_file", "arguments": {"path": "a", "content": "x"}}
+    assert wire.answer_to(wire.ask("tools/call", **write))["result"]["isError"]
+    told(admin, {"action": "unlock_writes", "token": TOKEN})
+    assert not wire.answer_to(wire.ask("tools/call", **write))["result"].get("isError")
+    wire.sleep(marker)
+    told(admin, {"action": "shutdown"})
+    assert ended_within(wire.process, END_SECONDS) == 0
+    assert not is_running(marker)
+
+
+def test_a_peer_that_goes_away_without_a_word_is_noticed(wire: Wire) -> None:
+    marker = sleeping()
+    wire.sleep(marker)
+    for stream in (wire.process.stdin, wire.process.stdout):
+        assert stream is not None
+        stream.close()
+    ended_within(wire.process, END_SECONDS)
+    assert until(lambda: not is_running(marker), END_SECONDS)
+
+
+def test_words_for_people_go_to_standard_error_and_statuses_are_those_of_serve(workspace: Path, tmp_path: Path) -> None:
+    shown = typed_here("mcp", "--help")
+    assert shown.returncode == 0 and b"usage: fable-exec mcp" in shown.stdout and b"MCP" in shown.stdout
+    broken = typed_here("mcp", "--workspace", str(tmp_path / "missing"), "--allow", "true")
+    assert broken.returncode == 2 and broken.stdout == b"" and b"workspace" in broken.stderr
+    unknown = typed_here("mcp", "--unlocked", "--workspace", str(workspace))
+    assert unknown.returncode == 2 and unknown.stdout == b""
