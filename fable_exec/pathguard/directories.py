@@ -75,7 +75,11 @@ class HeldDirectory:
         else:
             fd = os.open(name, strict, mode, dir_fd=self.fd)
         if flags & os.O_EXCL:
-            give_mode(fd, mode)
+            try:
+                give_mode(fd, mode)
+            except BaseException:
+                os.close(fd)  # whether the name still means the new file only the caller can say
+                raise
         return fd
 
     def reopen(self) -> int:

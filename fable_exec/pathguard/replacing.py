@@ -173,9 +173,17 @@ def _create_temporary(directory: Directory, fresh_name: Callable[[], str], text:
             fd = directory.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, NEW_FILE_MODE)
         except FileExistsError:
             continue
-        # A cleaner that came between creation and lock has the lock or has unlinked it: leave it the file, take a new name.
-        if locks.try_lock_if_possible(fd) and os.fstat(fd).st_nlink != 0:
-            return name, fd
+        except BaseException:  # it may be there all the same, and nobody else knows its name
+            _unlink_quietly(directory, name)
+            raise
+        try:
+            # A cleaner that came between creation and lock has the lock or has unlinked it: leave it the file, take a new name.
+            if locks.try_lock_if_possible(fd) and os.fstat(fd).st_nlink != 0:
+                return name, fd
+        except BaseException:
+            os.close(fd)
+            _unlink_quietly(directory, name)
+            raise
         os.close(fd)
     raise fact("exists", text)
 
