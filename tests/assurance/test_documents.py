@@ -62,47 +62,52 @@ SYSTEMS: dict[str, Support] = {
     "user, no user namespaces": WEAK,
 }
 GROUPS = {
-    "locked": Asset.WORKSPACE,
-    "outside writes": Asset.HOST_FILES,
-    "outside metadata": Asset.HOST_METADATA,
-    "secrets": Asset.CREDENTIALS,
-    "loopback ports of the host": Asset.NETWORK,
-    "UDP, raw, packet": Asset.NETWORK,
-    "sockets of the host": Asset.HOST_SOCKETS,
-    "/proc of others": Asset.OTHER_PROCESSES,
-    "signals": Asset.OTHER_PROCESSES,
-    "memory and descriptors of others": Asset.OTHER_PROCESSES,
-    "limits and scheduling of others": Asset.OTHER_PROCESSES,
-    "later": Asset.LATER_FILES,
-    "kernel interfaces": Asset.KERNEL,
-    "namespaces": Asset.KERNEL,
+    "locked": {"write a file", "change modes and times"},
+    "outside writes": {"write a user's file", "write a system file", "write a start-up file outside"},
+    "outside metadata": {"change modes, times and owners"},
+    "secrets": {"read a user's key", "read a secret in /etc", "read the environment of other processes"},
+    "names alone": {"see names and sizes"},
+    "loopback ports of the host": {"connect by TCP"},
+    "UDP, raw, packet": {"send datagrams"},
+    "sockets of the host": {"connect to a socket with a path", "connect to an abstract socket"},
+    "/proc of others": {"see them in /proc"},
+    "signals": {"signal them"},
+    "memory and descriptors of others": {"trace them"},
+    "limits and scheduling of others": {"signal them"},
+    "later": {"change a hook in the workspace", "plant a hook in the workspace"},
+    "kernel interfaces": {"ask for io_uring"},
+    "namespaces": {"make a user namespace"},
 }
+"""Which ways the attempts of a group go."""
 NAMES_ALONE = {"secrets: names of the system's keys", "secrets: size and times by stat"}
 """These go for what is about a file, not for what is in it."""
 
 
-def asset_of(attempt: str) -> Asset | None:
-    return Asset.HOST_METADATA if attempt in NAMES_ALONE else GROUPS.get(attempt.partition(":")[0])
+def group_of(attempt: str) -> str:
+    return "names alone" if attempt in NAMES_ALONE else attempt.partition(":")[0]
 
 
-def reachable(support: Support, *, writable: bool) -> set[Asset]:
-    plan = compile_plan("auto", support, Confinement(), FileView(workspace="/srv", writable=writable), insist=False)
-    return {each.asset for each in blast_radius(plan).assets if each.reachable}
+def open_ways(support: Support) -> set[str]:
+    """The mechanisms that no layer cuts: while locked those to the workspace, while unlocked all others."""
+    found = set()
+    for writable in (False, True):
+        plan = compile_plan("auto", support, Confinement(), FileView(workspace="/srv", writable=writable), insist=False)
+        ways = blast_radius(plan).ways
+        assert {way.mechanism for way in ways} == set().union(*GROUPS.values())
+        found |= {way.mechanism for way in ways if not way.layers and (way.asset is Asset.WORKSPACE) != writable}
+    return found
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_what_is_called_unreachable_was_reached_by_no_attempt(system: str) -> None:
-    support = SYSTEMS[system]
-    unlocked, locked = reachable(support, writable=True), reachable(support, writable=False)
-    attempts = [(name, asset_of(name)) for name in FOUND[system]]
-    assert {asset for _, asset in attempts} >= set(Asset)
-    for name, asset in attempts:
-        if asset is not None and asset not in (locked if asset is Asset.WORKSPACE else unlocked):
-            assert FOUND[system][name] == "none", name
+    open_here = open_ways(SYSTEMS[system])
+    assert {group_of(attempt) for attempt in FOUND[system]} >= GROUPS.keys()
+    for attempt, result in FOUND[system].items():
+        if group_of(attempt) in GROUPS and not GROUPS[group_of(attempt)] & open_here:
+            assert result == "none", attempt
 
 
 @pytest.mark.parametrize("system", [name for name, support in SYSTEMS.items() if support is WEAK])
 def test_what_is_called_reachable_was_reached(system: str) -> None:
-    """The workspace besides, which a command may write while writes are unlocked: no attempt goes for that."""
-    reached = {asset_of(name) for name, result in FOUND[system].items() if result == "effect"} - {None}
-    assert reachable(SYSTEMS[system], writable=True) == reached | {Asset.WORKSPACE}
+    reached = {group_of(attempt) for attempt, result in FOUND[system].items() if result == "effect"} & GROUPS.keys()
+    assert reached == {group for group, ways in GROUPS.items() if ways & open_ways(SYSTEMS[system])}
