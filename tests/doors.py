@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from fable_exec import AsyncBrokerClient, AsyncExecutionBroker, BrokerClient, BrokerPolicy, ExecutionBroker
+from fable_exec.testing.blocking import Face
 
 TOKEN = "the admin's token"
 DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()
@@ -45,51 +45,10 @@ environment_with = _environment
 def opened(kind: str, policy: BrokerPolicy, *, unlocked: bool = False) -> Iterator[Any]:
     """A broker behind the door `kind`, closed afterwards."""
     with asyncio.Runner() as runner:
-        door = Face(DOORS[kind](policy), runner)
+        door = Face(DOORS[kind](policy), runner.run)
         try:
             if unlocked:
                 door.unlock_writes(TOKEN)
             yield door
         finally:
             door.close()
-
-
-class Face:
-    """Whatever is asynchronous about `inner` happens in `runner` until it is done."""
-
-    def __init__(self, inner: Any, runner: asyncio.Runner) -> None:
-        self.inner = inner
-        self._runner = runner
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.inner, name)
-        return self._calling(found) if callable(found) else found
-
-    def __enter__(self) -> Face:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _calling(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **named: Any) -> Any:
-            return self._settled(method(*arguments, **named))
-
-        return call
-
-    def _settled(self, answer: Any) -> Any:
-        if inspect.isawaitable(answer):
-            answer = self._runner.run(_awaited(answer))
-        if inspect.isasyncgen(answer):
-            return self._items(answer)
-        is_handle = hasattr(answer, "write_stdin") and hasattr(answer, "events")
-        return Face(answer, self._runner) if is_handle else answer
-
-    def _items(self, items: AsyncIterator[Any]) -> Iterator[Any]:
-        nothing = object()
-        while (item := self._runner.run(_awaited(anext(items, nothing)))) is not nothing:
-            yield item
-
-
-async def _awaited(answer: Any) -> Any:
-    return await answer

@@ -12,6 +12,7 @@ from types import TracebackType
 
 from fable_exec import writelock
 from fable_exec.broker.commands import Prepared, input_closed
+from fable_exec.broker.confined import ConfinedCommands, MakesCommands
 from fable_exec.broker.core import ExecutionBroker
 from fable_exec.broker.dropped import Started as StartedWork
 from fable_exec.broker.explain import Explanation
@@ -50,9 +51,11 @@ class AsyncExecutionBroker(AsyncCalls):
     `blocking` is the broker behind it, which threads of the same program may use at the same time.
     """
 
-    def __init__(self, policy: BrokerPolicy, *, clock: Callable[[], float] = writelock.now) -> None:
+    def __init__(
+        self, policy: BrokerPolicy, *, clock: Callable[[], float] = writelock.now, commands: MakesCommands = ConfinedCommands
+    ) -> None:
         self.policy = policy
-        self.blocking = ExecutionBroker(policy, clock=clock)
+        self.blocking = ExecutionBroker(policy, clock=clock, commands=commands)
         self._commands, self._confined, self._holdings = self.blocking.command_parts
 
     async def perform(self, request: Request, on_event: OnEvent | None = None) -> Result:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fable_exec.assurance.model import Verification
     from fable_exec.laterfiles import Finding, Sentry
 
-__all__ = ["ConfinedCommands"]
+__all__ = ["ConfinedCommands", "MakesCommands"]
 
 _MAX_PATH_CHARACTERS = 500
 _MAX_WARNINGS = 3
@@ -237,6 +237,10 @@ class ConfinedCommands:
         applied = self._guard.judged(self._proved_unlocked)
         self._unlocked.report(applied)
         refuse_unmet(applied, self._launchers.support(), self._policy.launch)
+
+
+MakesCommands = Callable[[BrokerPolicy, Workspace, tuple[str, ...], Launchers | None], ConfinedCommands]
+"""What ConfinedCommands is called with, by whoever stands in for it too."""
 
 
 class _LaterFiles:

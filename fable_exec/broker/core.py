@@ -20,7 +20,7 @@ from fable_exec.broker.absent import absent_here
 from fable_exec.broker.arguments import ArgumentJudge
 from fable_exec.broker.background import BackgroundCommands
 from fable_exec.broker.commands import CommandWork
-from fable_exec.broker.confined import ConfinedCommands
+from fable_exec.broker.confined import ConfinedCommands, MakesCommands
 from fable_exec.broker.dropped import Started as StartedWork
 from fable_exec.broker.environment import base_environment
 from fable_exec.broker.explain import Explanation, Foreseen
@@ -81,6 +81,7 @@ class ExecutionBroker(BlockingCalls):
     Args:
         clock: seconds for the expiry of unlocks and the back-off after wrong tokens.
         launchers: of the policy's workspace, begun already by a program that serves; the broker owns them from now on.
+        commands: makes what runs commands; something else only for tests (fable_exec.testing.ScriptedRunner).
 
     Raises:
         PolicyError: an allow-list entry is ambiguous, or none can be found; a document of argument rules has faults; what the
@@ -90,7 +91,12 @@ class ExecutionBroker(BlockingCalls):
     """
 
     def __init__(
-        self, policy: BrokerPolicy, *, clock: Callable[[], float] = writelock.now, launchers: Launchers | None = None
+        self,
+        policy: BrokerPolicy,
+        *,
+        clock: Callable[[], float] = writelock.now,
+        launchers: Launchers | None = None,
+        commands: MakesCommands = ConfinedCommands,
     ) -> None:
         if not isinstance(policy, BrokerPolicy):
             raise TypeError(f"policy must be a BrokerPolicy, not {type(policy).__name__}")
@@ -103,7 +109,7 @@ class ExecutionBroker(BlockingCalls):
             undo.callback(self._executables.close)
             self._workspace = undo.enter_context(Workspace.open(policy.workspace))
             self._recorder = Recorder(policy)
-            self._confined = ConfinedCommands(
+            self._confined = commands(
                 policy,
                 self._workspace,
                 (*system_links(), *runtime_paths(self._executables), *policy.confinement.runtime_read_paths),

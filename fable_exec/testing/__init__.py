@@ -11,23 +11,45 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fable_exec.testing import strategies
+    from fable_exec.testing.blocking import Face, blocking
     from fable_exec.testing.clocks import FakeClock
+    from fable_exec.testing.conformance.broker import BrokerConformance
+    from fable_exec.testing.conformance.machine import BrokerMachine
+    from fable_exec.testing.conformance.supervisor import SupervisorConformance
+    from fable_exec.testing.faults import Fault, FaultyFiles, each_fault
     from fable_exec.testing.leaks import nothing_left
     from fable_exec.testing.processes import alive_with, end_all_with
+    from fable_exec.testing.scripted import Reply, ScriptedRunner
     from fable_exec.testing.trees import ProcessTree
 
 _MODULES = {
+    "blocking": ("Face", "blocking"),
     "clocks": ("FakeClock",),
+    "conformance.broker": ("BrokerConformance",),
+    "conformance.supervisor": ("SupervisorConformance",),
+    "faults": ("Fault", "FaultyFiles", "each_fault"),
     "leaks": ("nothing_left",),
+    "conformance.machine": ("BrokerMachine",),
     "processes": ("alive_with", "end_all_with"),
+    "scripted": ("Reply", "ScriptedRunner"),
     "trees": ("ProcessTree",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "BrokerConformance",
+    "BrokerMachine",
+    "Face",
     "FakeClock",
+    "Fault",
+    "FaultyFiles",
     "ProcessTree",
+    "Reply",
+    "ScriptedRunner",
+    "SupervisorConformance",
     "alive_with",
+    "blocking",
+    "each_fault",
     "end_all_with",
     "nothing_left",
     "strategies",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fable_exec.testing.strategies.commands import arguments, environments
+from fable_exec.testing.strategies.contents import file_contents
 from fable_exec.testing.strategies.frames import frame_streams, splits
 from fable_exec.testing.strategies.jsonvalues import json_values, strict_json_values
 from fable_exec.testing.strategies.lifecycles import events, facts, lifecycles
@@ -19,6 +20,7 @@ __all__ = [
     "environments",
     "events",
     "facts",
+    "file_contents",
     "frame_streams",
     "honest_paths",
     "hostile_paths",

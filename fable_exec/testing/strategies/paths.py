@@ -35,15 +35,18 @@ def honest_paths() -> st.SearchStrategy[str]:
     return st.lists(_NAMES, min_size=1, max_size=_MOST_NAMES).map("/".join)
 
 
-def hostile_paths(links: Sequence[str] = (), outside: Sequence[str] = ()) -> st.SearchStrategy[str]:
+def hostile_paths(
+    links: Sequence[str] = (), outside: Sequence[str] = (), siblings: Sequence[str] = ("secret",)
+) -> st.SearchStrategy[str]:
     """Paths that must be refused (PathDenied), to read and to write: up and out, absolute, with a NUL, through a link.
 
     Args:
         links: names of symbolic links that stand in the workspace; a path through one must be refused wherever it leads.
         outside: absolute paths of files that a path may try to name.
+        siblings: paths from the directory above the workspace, which a path may climb to.
     """
     inner = st.lists(_NAMES, max_size=2)
-    up = st.sampled_from([["..", "secret"], ["..", "..", "etc", "passwd"], [".."], ["..", "outside", "secret"]])
+    up = st.sampled_from([[".."], ["..", "..", "etc", "passwd"], *(["..", *sibling.split("/")] for sibling in siblings)])
     kinds = [
         st.builds(lambda before, way, around: "/".join([*around, *before, *[".."] * len(before), *way]), inner, up, _around()),
         st.builds(lambda before, way: "\\".join([*before, *way]), inner, up),

@@ -1,0 +1,61 @@
+"""The right brokers pass the suite: in this process and spawned, blocking and asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fable_exec import AsyncBrokerClient, AsyncExecutionBroker, BrokerClient, BrokerPolicy, ExecutionBroker
+from fable_exec.testing import BrokerConformance, nothing_left
+from tests import alternating
+
+pytestmark = pytest.mark.requires_ability("confinement")
+
+OTHERS = ("spawned", "asyncio", "asyncio spawned")
+"""One of them is tried by each run of the suite, and all by the deep runs."""
+
+
+class Ours(BrokerConformance):
+    """With fewer examples than embedders get, for time."""
+
+    examples = 30
+    command_examples = 4
+    shrink = False
+
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def _nothing_is_left(cls) -> Iterator[None]:
+        with nothing_left():
+            yield
+
+
+def one_of(way: str) -> Any:
+    return [] if way == alternating.chosen(__name__, OTHERS) else [pytest.mark.deep]
+
+
+class TestInProcess(Ours):
+    def make_broker(self, policy: BrokerPolicy) -> Any:
+        return ExecutionBroker(policy)
+
+
+class TestSpawned(Ours):
+    pytestmark = one_of("spawned")
+
+    def make_broker(self, policy: BrokerPolicy) -> Any:
+        return BrokerClient(policy)
+
+
+class TestAsyncio(Ours):
+    pytestmark = one_of("asyncio")
+
+    def make_broker(self, policy: BrokerPolicy) -> Any:
+        return AsyncExecutionBroker(policy)
+
+
+class TestAsyncioSpawned(Ours):
+    pytestmark = one_of("asyncio spawned")
+
+    def make_broker(self, policy: BrokerPolicy) -> Any:
+        return AsyncBrokerClient(policy)
