@@ -164,6 +164,7 @@ SITUATION: dict[str, Callable[[], str]] = {
     "openssl": _tool("openssl"),
     "ordinary_user": _is_ordinary_user,
     "ps": _tool("ps"),
+    "pydantic_ai": _package("pydantic_ai"),
     "rfc8785": _package("rfc8785"),
     "root": _is_root,
     "securesystemslib": _package("securesystemslib"),

@@ -28,6 +28,7 @@ def _sandbox_tests() -> Any:
 
 
 @pytest.mark.requires_ability("confinement")
+@pytest.mark.requires_ability("langchain_tests")
 class TestBySandboxTests(suite("langchain_tests", _sandbox_tests)):
     @pytest.fixture(scope="class")
     def sandbox(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
