@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest
 # "auto" makes a skipped kernel test a failure where the kernel should be able to run it (tests/abilities.py).
 export FABLE_EXEC_REQUIRE_ABILITIES ?= auto
 
-.PHONY: help demo test test-as-root test-as-user test-all without-landlock lint types bench escapes leaks fuzz deep docs env env-lint env-docs clean
+.PHONY: help demo test test-as-root test-as-user test-all test-adapters without-landlock lint types bench escapes leaks fuzz deep docs env env-lint env-docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ test-as-user: ## only the second half of `make test` (needs root)
 
 test-all: ## the suite on every interpreter from 3.11 up that is found
 	@$(HOST_PYTHON) tools/test_all.py $(PYTEST_ARGS)
+
+test-adapters: ## the adapters against the frameworks that can be installed here; the others are named
+	@$(if $(HOST_PYTHON),$(HOST_PYTHON) tools/test_adapters.py $(ADAPTERS_ARGS),@echo "no Python 3.11+ found; set PYTHON=" >&2; exit 1)
 
 without-landlock: env ## the suite as on a kernel without Landlock: what needs it is skipped and says so
 	$(BIN)/python tools/without_landlock.py -- $(PYTEST) -n auto $(PYTEST_ARGS)
@@ -79,4 +82,4 @@ docs: env-docs ## the manual, warnings are errors, into docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 clean: ## everything that the other targets made
-	rm -rf $(VENV) .venvs benchmarks/.venv-peer benchmarks/.venv-leaks build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venvs .venv-adapters benchmarks/.venv-peer benchmarks/.venv-leaks build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -21,7 +21,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
 NOT_COPIED = shutil.ignore_patterns(
-    ".git", ".venv", ".venvs", ".venv-peer", "__pycache__", "*.egg-info", "build", "dist", "_build", ".*_cache", ".hypothesis"
+    ".git", ".venv*", "__pycache__", "*.egg-info", "build", "dist", "_build", ".*_cache", ".hypothesis"
 )
 GRACE_SECONDS = 3
 KEPT_VARIABLES = (

@@ -65,7 +65,7 @@ def _given_document(rules: RunRules) -> dict[str, Any] | None:
         return read_document(rules.file)
     if rules.variable is None:
         return None
-    text = os.environ.get(rules.variable)
+    text = os.environ.pop(rules.variable, None)  # whatever a policy inherits from us, the command does not get it
     if text is None:
         raise PolicyError.of([("--policy-env", f"the variable {rules.variable} is not set")])
     return to_mapping(parse_json(text))

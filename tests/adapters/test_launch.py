@@ -39,7 +39,8 @@ def finished(spec: LaunchSpec, given: bytes = b"") -> tuple[int, bytes, bytes]:
 
 
 def test_streams_and_statuses_pass_through_and_it_runs_under_the_policy(workspace: Path) -> None:
-    policy = shell_policy(workspace, environment=environment_with(request_names=("COLOUR",), set={"FIXED": "f"}))
+    environment = environment_with(request_names=("COLOUR",), set={"FIXED": "f"}, inherit=("FABLE_EXEC_LAUNCH_POLICY",))
+    policy = shell_policy(workspace, environment=environment)
     (workspace / "src").mkdir()
     assert finished(spec_for(policy, ["cat"]), "grün".encode()) == (0, "grün".encode(), b"")
     script = 'echo "$COLOUR $FIXED $(pwd) ${FABLE_EXEC_LAUNCH_POLICY-none}"; exit 3'

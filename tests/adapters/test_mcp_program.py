@@ -148,7 +148,7 @@ def test_malformed_lines_are_survived_and_the_end_of_the_input_ends_what_runs(wi
     assert b"Traceback" not in wire.process.stderr.read()
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), pytest.param(signal.SIGINT, 130, marks=pytest.mark.deep)])
 def test_killed_it_leaves_nothing(number: signal.Signals, status: int, wire: Wire) -> None:
     marker = sleeping()
     wire.sleep(marker)
@@ -169,6 +169,7 @@ def test_the_administrator_unlocks_and_shuts_down(wire: Wire, admin: str) -> Non
     assert not is_running(marker)
 
 
+@pytest.mark.deep
 def test_a_peer_that_goes_away_without_a_word_is_noticed(wire: Wire) -> None:
     marker = sleeping()
     wire.sleep(marker)
