@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from pathlib import PurePath
 from typing import Literal
 
 import attrs
@@ -51,6 +52,7 @@ INTERPRETERS: frozenset[str] = frozenset(
 
 _VERSION = re.compile(r"[-._]?[0-9][0-9._-]*$")
 
+_MOST_LISTED_CHARACTERS = 200
 _FOR_A_SHELL = re.compile(r"[\s|;&<>`$*?'\"]")
 
 UnlockScope = tuple[tuple[str, ...], ...]
@@ -224,6 +226,16 @@ def words_for_a_shell(name: str) -> str:
     return "; no shell reads it: give the program and each argument apart, or a shell with -c and the line"
 
 
+def _instead(policy: BrokerPolicy, name: str) -> str:
+    """What to add about a program that no policy lists: why, where that can be seen, and what is listed."""
+    if for_a_shell := words_for_a_shell(name):
+        return for_a_shell
+    listed = ascii(", ".join(PurePath(entry).name for entry in policy.allowed_executables) or "no program")[1:-1]
+    shown = listed if len(listed) <= _MOST_LISTED_CHARACTERS else listed[:_MOST_LISTED_CHARACTERS] + "…"
+    path = "; a program is named without a path, and a script of the workspace is run by its interpreter" if "/" in name else ""
+    return f", which has {shown}{path}"
+
+
 def _decide_write(unlocked: bool, facts: WriteFacts) -> Decision:
     if not unlocked:
         return _WRITE_LOCKED
@@ -241,7 +253,7 @@ def _must_be_a_reader(policy: BrokerPolicy, kernel_readonly: bool) -> bool:
 def _decide_command(policy: BrokerPolicy, unlocked: bool, kernel_readonly: bool, facts: CommandFacts) -> Decision:
     if not facts.listed:
         return _refused(
-            Rule.NOT_LISTED, f"executable {_shown(facts.name)} is not on the allow-list{words_for_a_shell(facts.name)}"
+            Rule.NOT_LISTED, f"executable {_shown(facts.name)} is not on the allow-list{_instead(policy, facts.name)}"
         )
     if facts.missing:
         return _refused(Rule.NOT_FOUND, f"executable {_shown(facts.name)} is on the allow-list, but {facts.missing}")

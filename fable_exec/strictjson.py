@@ -69,7 +69,7 @@ def parse_strict(raw: bytes, max_bytes: int = MAX_DOCUMENT_BYTES) -> Any:
     try:
         value, end = _DECODER.raw_decode(text)
     except json.JSONDecodeError as error:
-        raise JsonFault("not-json", f"it is not JSON: {error.msg} at line {error.lineno}") from None
+        raise JsonFault("not-json", f"it is not JSON: {error.msg.removesuffix(' at')} at line {error.lineno}") from None
     if end != len(text):
         raise JsonFault("trailing-bytes", "something follows after the value")
     require_strict(value)

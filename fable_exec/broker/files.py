@@ -8,6 +8,7 @@ import attrs
 
 from fable_exec.broker.gate import Gate
 from fable_exec.broker.later import LaterDoor
+from fable_exec.broker.near_misses import near_miss
 from fable_exec.broker.paths import DoorPaths
 from fable_exec.broker.recording import Operation
 from fable_exec.broker.searching import search
@@ -111,7 +112,8 @@ class FileWork:
         before = self._whole(path, request.expected_hash)
         places = before.count(request.old)
         if places != 1 or before.find(request.old) != before.rfind(request.old):  # count skips overlaps
-            text = "is not there" if places == 0 else "stands there more than once; give more of what is around it"
+            absent = f"is not there{near_miss(before, request.old)}"
+            text = absent if places == 0 else "stands there more than once; give more of what is around it"
             raise Conflict(
                 f"{str(path)!r} was not changed: the text to replace {text}", reason="absent" if places == 0 else "not-unique"
             )

@@ -88,7 +88,10 @@ class Conversation:
         pending = Pending(next(self._ids), _exact(request), wake)
         line = encode_frame(encode_request(pending.request, pending.id))
         if len(line) - 1 > self._max_frame_bytes:
-            raise FrameTooLarge(f"a request of {len(line) - 1} bytes is longer than the broker takes ({self._max_frame_bytes})")
+            raise FrameTooLarge(
+                f"a request of {len(line) - 1} bytes is longer than the broker takes ({self._max_frame_bytes}); raise "
+                "limits.max_frame_bytes, or send content with append and input with write_stdin, piece by piece"
+            )
         self._pending[pending.id] = pending
         return pending, line
 

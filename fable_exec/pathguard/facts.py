@@ -24,7 +24,7 @@ _SENTENCES = {
     "workspace-moved": "the workspace does not stand at its path any more: it was renamed, or something else was put there;"
     " rename it back, or make a broker over its new path",
     "exists": "the name is taken; choose another, or ask for a replacement",
-    "is-directory": "it is a directory, or was named as one; name a file",
+    "is-directory": "it is a directory, was named as one, or is the workspace itself; name a file, or what is in it",
     "not-a-directory": "something on the way, or the thing itself, is not a directory",
     "permission": "the system does not permit it to this user; change the permissions or the user",
     "invalid": "the system calls it impossible, such as moving a directory into itself",

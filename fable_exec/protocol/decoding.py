@@ -20,6 +20,9 @@ from fable_exec.protocol.requests import ACTIONS, BYTES_MEMBERS, CommandRequest,
 __all__ = ["RequestLimits", "decode_line", "decode_request", "parse_line", "request_id", "to_bytes"]
 
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Some hosts on Windows begin what they write with one; a reader may ignore it (RFC 8259, 8.1)."""
+
 _MEMBERS = {
     request: {"action", "id", *(field.name for field in attrs.fields(request)), *(["encoding"] if names else [])}
     for request, names in BYTES_MEMBERS.items()
@@ -54,7 +57,7 @@ def decode_line(line: bytes | bytearray | memoryview, limits: RequestLimits | No
 
 def parse_line(line: bytes | bytearray | memoryview) -> dict[str, Any]:
     """The JSON object on one line, with all bounds of fable_exec.protocol.json_text."""
-    members = parse_json(line)
+    members = parse_json(line[len(_BYTE_ORDER_MARK) :] if line[: len(_BYTE_ORDER_MARK)] == _BYTE_ORDER_MARK else line)
     if not isinstance(members, dict):
         raise InvalidRequest(f"a request must be a JSON object, not {rules.kind(members)}")
     return members

@@ -45,7 +45,7 @@ def parse_json(line: bytes | bytearray | memoryview) -> Any:
     try:
         return (_PLAIN_DECODER if _cannot_break_a_bound(text) else _BoundedDecoder()).decode(text)
     except json.JSONDecodeError as error:
-        raise InvalidJson(f"the line is not JSON: {error.msg} at character {error.pos}") from None
+        raise InvalidJson(f"the line is not JSON: {error.msg.removesuffix(' at')} at character {error.pos}") from None
 
 
 def _cannot_break_a_bound(text: str) -> bool:

@@ -77,19 +77,23 @@ def optional(rule: Rule) -> Rule:
 
 def text(value: Any, name: str) -> str:
     """A string that can be written as UTF-8."""
+    return _encodable(value, name, "")
+
+
+def _encodable(value: Any, name: str, advice: str) -> str:
     if not isinstance(value, str):
         raise InvalidRequest(f"{name} must be text, not {kind(value)}")
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise InvalidRequest(f"{name} holds a lone surrogate: {shown(value)}") from None
+            raise InvalidRequest(f"{name} holds a lone surrogate: {shown(value)}{advice}") from None
     return value
 
 
 def path(value: Any, name: str) -> str:
     """A path that says something. Whether it may be used is decided where paths are parsed."""
-    if not text(value, name).strip():
+    if not _encodable(value, name, "; a command can rename what has a name that is not UTF-8").strip():
         raise InvalidRequest(f"{name} must not be blank")
     return str(value)
 

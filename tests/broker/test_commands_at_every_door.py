@@ -60,6 +60,22 @@ def test_a_listed_program_that_was_not_found_is_not_told_as_unlisted(kind: str, 
                 assert (found.message, found.rule) == (str(caught.value), "not-listed" if name == "cat" else "not-found")
 
 
+UNLISTED = {
+    "cat": "'cat' is not on the allow-list, which has true, python3",
+    "./tool": "python3; a program is named without a path, and a script of the workspace is run by its interpreter",
+    "cat x | sh": "is not on the allow-list; no shell reads it",
+}
+
+
+@pytest.mark.parametrize("kind", sorted(DOORS))
+def test_who_asks_for_what_is_not_listed_is_told_what_is(kind: str, workspace: Path) -> None:
+    with opened(kind, policy_for(workspace, allowed_executables=("true", "/usr/bin/python3"))) as door:
+        for name, told in UNLISTED.items():
+            with pytest.raises(ExecutableDenied) as caught:
+                door.execute_command([name])
+            assert told in str(caught.value)
+
+
 @pytest.mark.requires_ability("confinement")
 def test_output_is_exact_whatever_the_bytes(door: Any) -> None:
     program = "import sys; sys.stdout.buffer.write(bytes(range(256))); sys.stderr.buffer.write(b'\\xff\\xfe')"

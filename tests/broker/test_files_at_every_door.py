@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fable_exec import Conflict, InvalidRequest, PathExists, PathNotFound
+from fable_exec import Conflict, InvalidRequest, PathExists, PathIsDirectory, PathNotFound
 
 SECRET_BYTES = bytes(range(256)) + "ä€😀".encode()
 
@@ -60,6 +60,40 @@ def test_an_edit_needs_exactly_one_place(door: Any, workspace: Path) -> None:
         assert (workspace / "a").read_text() == content
 
 
+NEAR_MISSES = {
+    "line ends of Windows": (b"one\r\ntwo\r\n", "one\ntwo", "line ends"),
+    "line ends of Windows in the request": (b"one\ntwo\n", "one\r\ntwo", "line ends"),
+    "tabs": (b"\tdef f():\n\t\tpass\n", "    def f():\n        pass", "white space"),
+    "an empty line": (b"a\n\nb\n", "a\nb", "white space"),
+    "a no-break space": ("a\u00a0b".encode(), "a b", "look alike"),
+    "typographic quotes": ("say \u201chi\u201d".encode(), 'say "hi"', "look alike"),
+    "decomposed": ("cafe\u0301".encode(), "caf\u00e9", "look alike"),
+    "UTF-16": ("text".encode("utf-16"), "text", "UTF-16"),
+    "Latin-1": (b"caf\xe9", "caf\u00e9", "not UTF-8"),
+    "nothing like it": (b"abc", "x", "is not there"),
+    "nothing like it, and the request is no text": (b"abc", b"\xff", "is not there"),
+}
+
+
+@pytest.mark.parametrize("case", NEAR_MISSES)
+def test_an_edit_that_finds_no_place_says_what_differs_and_changes_nothing(door: Any, workspace: Path, case: str) -> None:
+    content, old, told = NEAR_MISSES[case]
+    (workspace / "a").write_bytes(content)
+    (workspace / "a").chmod(0o600)
+    with pytest.raises(Conflict) as caught:
+        door.edit_file("a", old, "new")
+    assert told in str(caught.value) and caught.value.reason == "absent"
+    assert str(caught.value).endswith("is not there") == case.startswith("nothing")
+    assert (workspace / "a").read_bytes() == content
+
+
+def test_an_edit_keeps_every_line_end_and_byte_that_it_does_not_name(door: Any, workspace: Path) -> None:
+    (workspace / "a").write_bytes(b"\xef\xbb\xbfone\r\ntwo\nthree\rfour \xff\0\r\n")
+    (workspace / "a").chmod(0o600)
+    door.edit_file("a", "three", "3")
+    assert (workspace / "a").read_bytes() == b"\xef\xbb\xbfone\r\ntwo\n3\rfour \xff\0\r\n"
+
+
 def test_an_edit_replaces_the_place_and_keeps_the_mode(door: Any, workspace: Path) -> None:
     door.write_file("run.sh", "echo old\n")
     (workspace / "run.sh").chmod(0o750)
@@ -95,7 +129,22 @@ def test_names_are_listed_described_moved_and_removed(door: Any, workspace: Path
     with pytest.raises(Exception, match="not empty"):
         door.remove_path("d")
     assert door.remove_path("d", recursive=True).removed == 3
+    with pytest.raises(PathIsDirectory, match="workspace itself"):
+        door.remove_path(".", recursive=True)
     assert list(workspace.iterdir()) == []
+
+
+@pytest.mark.requires_ability("linux")
+def test_a_name_that_is_not_utf8_is_shown_and_goes_with_its_directory_and_cannot_be_asked_for(door: Any, workspace: Path) -> None:
+    (workspace / "d").mkdir()
+    (workspace / "d" / "\udcff.txt").write_text("needle")
+    (entry,) = door.list_directory("d").entries
+    (match,) = door.search_files("needle").matches
+    assert entry.name in ("\udcff.txt", "\ufffd.txt") and match.path == f"d/{entry.name}"
+    with pytest.raises((InvalidRequest, PathNotFound)) as caught:
+        door.inspect_files(match.path)
+    assert "\ufffd" in match.path or "a command can rename" in str(caught.value)
+    assert door.remove_path("d", recursive=True).removed == 2
 
 
 def test_a_search_finds_lines_and_counts_what_it_left_out(door: Any, workspace: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_client_started_in_a_workspace_runs_no_code_of_the_workspace(
 
 def test_a_request_too_long_for_the_broker_is_refused_before_it_is_sent(kind: str, workspace: Path) -> None:
     with opened(kind, policy_for(workspace), unlocked=True) as door:
-        with pytest.raises(FrameTooLarge):
+        with pytest.raises(FrameTooLarge, match=r"limits\.max_frame_bytes, or send content with append"):
             door.write_file("a", "x" * 2_000_000)
         assert door.write_file("a", "x" * 1_000_000).total_bytes == 1_000_000
 

@@ -107,6 +107,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"action": "cancel", "target": 1.5}, "text or an integer"),
     ({"action": "read_command", "handle": ""}, "1 to 128"),
     ({"action": "read_command", "handle": "c", "wait_seconds": -0.1}, "between 0"),
+    ({"action": "inspect_files", "path": "\udcff"}, "a command can rename what has a name that is not UTF-8"),
     ({"action": "probe", 5: 6}, "has no member"),  # type: ignore[dict-item]  # the member's name is no text
 ]
 
@@ -184,6 +185,33 @@ def test_a_refusal_still_knows_which_request_it_answers(line: bytes) -> None:
         p.decode_line(line)
     assert p.encode_error(caught.value)["id"] == 7
     assert p.encode_error(pickle.loads(pickle.dumps(caught.value)))["id"] == 7
+
+
+UNREADABLE_IDS = [
+    b'{"id":7,"id":7}',
+    b'{"id":7,"max_bytes":' + b"9" * 30 + b"}",
+    b'{"id":7',
+    b'{"id":[7]}',
+    b'{"id":7,"a":NaN}',
+    b"7",
+]
+
+
+@pytest.mark.parametrize("line", UNREADABLE_IDS)
+def test_where_no_id_can_be_read_the_answer_has_none(line: bytes) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        p.decode_line(line)
+    assert "id" not in p.encode_error(caught.value)
+    assert " at at " not in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [bytes, bytearray, memoryview])
+def test_a_byte_order_mark_before_a_request_is_ignored_and_nowhere_else(data: Any) -> None:
+    mark, line = b"\xef\xbb\xbf", b'{"id":7,"action":"probe"}'
+    assert p.decode_line(data(mark + line)) == p.decode_line(line)
+    for other in (mark * 2 + line, line + mark, line[:1] + mark + line[1:], mark, mark[:2]):
+        with pytest.raises(InvalidRequest):
+            p.decode_line(data(other))
 
 
 def test_a_policy_may_lower_the_longest_deadline() -> None:

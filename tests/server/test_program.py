@@ -197,7 +197,7 @@ def test_each_error_has_its_name_and_the_next_line_is_in_step(
 
 def test_blank_lines_are_no_requests_and_the_last_line_needs_no_newline(peer: Callable[..., Peer]) -> None:
     server = peer()
-    server.write(b"\n  \n\r\n" + json.dumps(PROBE).encode())
+    server.write(b"\n  \n\r\n\xef\xbb\xbf" + json.dumps(PROBE).encode())
     server.end_input()
     assert server.answer()["ok"]
     assert server.line() == b""
