@@ -156,6 +156,7 @@ SITUATION: dict[str, Callable[[], str]] = {
     "git": _tool("git"),
     "gpg": _tool("gpg"),
     "in_toto": _package("in_toto"),
+    "inspect_ai": _package("inspect_ai"),
     "langchain": _package("langchain"),
     "langchain_tests": _package("langchain_tests"),
     "loop_ext4": _loop_ext4,

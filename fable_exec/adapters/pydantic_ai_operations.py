@@ -59,7 +59,8 @@ class PydanticAiOperations:
         """Run a command to its end. A refused or missing program is a result, of status 126 and 127.
 
         Raises:
-            TypeError: `is_text`, their `shell`, does not fit the form of `command`. PathError, PathDenied: `cwd` is not there, or elsewhere.
+            TypeError: `is_text`, their `shell`, does not fit the form of `command`.
+            PathError, PathDenied: `cwd` is not there, or elsewhere.
         """
         if isinstance(command, str) != is_text:
             raise TypeError("a text needs shell=True, and a sequence of words shell=False")
