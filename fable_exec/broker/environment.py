@@ -6,6 +6,7 @@ The launcher adds the private HOME and TMPDIR. What is not named by the policy o
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 
 from fable_exec.errors import Denied, InvalidRequest
@@ -15,6 +16,9 @@ from fable_exec.protocol.rules import shown
 __all__ = ["base_environment", "command_environment", "reading_environment"]
 
 _LOCALE_NAMES = ("LANG", "LC_")
+_CHARACTER_NAMES = ("LC_ALL", "LC_CTYPE", "LANG")
+"""What says how a program writes characters (locale(7))."""
+_UTF8_LOCALE = "C.UTF-8"
 _WINDOWS_NAMES = ("SYSTEMROOT", "WINDIR", "TEMP", "TMP", "SYSTEMDRIVE", "COMSPEC")
 _ALWAYS = {"PYTHONUNBUFFERED": "1"}
 """Without it what a Python program printed before its deadline would still be in its own buffer."""
@@ -24,7 +28,8 @@ def base_environment(policy: BrokerPolicy, path: tuple[str, ...], host: Mapping[
     """What every command gets: locale, what the policy inherits from `host` and sets, PATH from the trusted directories."""
     rules = policy.environment
     chosen = {name: value for name, value in host.items() if _is_passed(name) or rules.inherits(name)}
-    return {**chosen, **rules.set, "PATH": os.pathsep.join(path), **_ALWAYS}
+    given = {**chosen, **rules.set}
+    return {**given, **_locale_without(given), "PATH": os.pathsep.join(path), **_ALWAYS}
 
 
 def command_environment(base: Mapping[str, str], asked: Mapping[str, str], rules: EnvironmentPolicy) -> Mapping[str, str]:
@@ -43,6 +48,12 @@ def command_environment(base: Mapping[str, str], asked: Mapping[str, str], rules
 def reading_environment(environment: Mapping[str, str]) -> Mapping[str, str]:
     """That of a command which may change nothing: `git status` then leaves its index as it is (git(1))."""
     return {"GIT_OPTIONAL_LOCKS": "0", **environment}
+
+
+def _locale_without(given: Mapping[str, str]) -> dict[str, str]:
+    """A UTF-8 locale where nobody says which: output is read as UTF-8, and what a service manager starts has none."""
+    said = any(given.get(name) for name in _CHARACTER_NAMES)
+    return {} if said or sys.platform != "linux" else {"LANG": _UTF8_LOCALE}
 
 
 def _is_passed(name: str) -> bool:

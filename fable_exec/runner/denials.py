@@ -33,6 +33,7 @@ _REPOSITORY = (
     "the git repository lies outside of the workspace, where commands do not write: use a clone, or a worktree below the main "
     "checkout with that as the workspace"
 )
+_TERMINAL = "a command gets terminals of its own where there are namespaces (launch), else none"
 _DATAGRAMS = 'UDP, which looking up a name takes as well, comes with network = "full" alone'
 _RAW = "no setting of the network has raw packets"
 _SERVING = 'if commands may serve there, list the port in confinement.bind_ports with network = "ports"'
@@ -63,6 +64,8 @@ def _suggestion(operation: str, path: str, address: str, protection: str) -> str
     """What an operator could change, or the command do instead."""
     if protection == "host_writes" and ".git" in path.split("/"):
         return _REPOSITORY
+    if protection == "host_writes" and path == "/dev/ptmx":
+        return _TERMINAL
     if operation == "ptrace":
         return _TRACING
     if operation == "socket":

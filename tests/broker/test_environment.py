@@ -53,6 +53,37 @@ def test_a_command_sees_the_path_the_locale_and_nothing_else_of_the_host(
     assert "/host" not in found.values()
 
 
+LOCALES: list[tuple[dict[str, str], dict[str, str], str | None]] = [
+    ({}, {}, "C.UTF-8"),
+    ({"LANG": ""}, {}, "C.UTF-8"),
+    ({"LC_TIME": "C"}, {}, "C.UTF-8"),
+    ({"LANG": "C"}, {}, "C"),
+    ({"LC_ALL": "C"}, {}, None),
+    ({"LC_CTYPE": "de_DE"}, {}, None),
+    ({}, {"LANG": "de_DE"}, "de_DE"),
+    ({}, {"LC_ALL": "C"}, None),
+]
+
+
+@pytest.mark.requires_ability("linux")
+@pytest.mark.parametrize(("host", "rules", "expected"), LOCALES)
+def test_the_locale_is_one_of_utf8_where_nobody_says_another(
+    host: dict[str, str], rules: dict[str, str], expected: str | None, workspace: Path
+) -> None:
+    policy = policy_for(workspace, environment=environment_with(set=rules))
+    assert base_environment(policy, (), host).get("LANG") == expected
+
+
+@pytest.mark.requires_ability("confinement")
+def test_a_host_without_a_locale_still_has_names_listed_as_they_are(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name == "LANG" or name.startswith("LC_")]:
+        monkeypatch.delenv(name)
+    (workspace / "bl\u00e4tter").touch()
+    with ExecutionBroker(policy_for(workspace, allowed_executables=("bash",))) as broker:
+        counted = broker.execute_command(["bash", "-c", "name=$(echo bl*); echo $name ${#name}"])
+    assert counted.stdout == "bl\u00e4tter 7\n"
+
+
 @pytest.mark.requires_ability("confinement")
 def test_home_and_the_temporary_directories_are_private_and_writable(workspace: Path) -> None:
     program = "import os; [open(os.environ[n] + '/x', 'w') for n in ('HOME', 'TMPDIR', 'TEMP', 'TMP')]; print(os.environ['HOME'])"

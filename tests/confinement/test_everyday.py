@@ -175,6 +175,7 @@ EVERYDAY: dict[str, tuple[str, ...]] = {
     "job control": ("bash", "-c", "sleep 30 & kill %1; wait %1; test $? = 143"),
     "a coprocess": ("bash", "-c", "coproc cat; echo 42 >&${COPROC[1]}; read -r x <&${COPROC[0]}; test $x = 42"),
     "mktemp": ("sh", "-c", 'f=$(mktemp) && echo x > "$f" && d=$(mktemp -d) && touch "$d/y"'),
+    "a pseudo-terminal": (PYTHON, "-c", "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(['tty'])))"),
     "a hard-coded /tmp": ("sh", "-c", "echo 42 > /tmp/fixed && grep -q 42 /tmp/fixed"),
     "the home directory": ("sh", "-c", 'echo 42 > "$HOME/file" && grep -q 42 "$HOME/file"'),
     "tar": ("sh", "-c", "tar -czf /dev/null tests && tar -cf all.tar tests && mkdir -p out && tar -xf all.tar -C out"),
@@ -208,8 +209,9 @@ DIFFERENT_IN_PLAIN = {
     "a unix socket of its own",
     "node http on the loopback",
     "a hard-coded /tmp",
+    "a pseudo-terminal",
 }
-"""Shared memory and /tmp are the host's there, and without a network of its own no socket may be made."""
+"""Shared memory, /tmp and terminals are the host's there, and without a network of its own no socket may be made."""
 
 
 @pytest.fixture
@@ -299,3 +301,12 @@ def test_shared_memory_is_a_quarter_of_a_gibibyte_and_the_commands_own(mode: str
     with confined(workspace, mode) as broker:
         text = "import os; found = os.statvfs('/dev/shm'); print(found.f_blocks * found.f_frsize, os.listdir('/dev/shm'))"
         assert broker.execute_command(("python3", "-c", text)).stdout == f"{256 * 1024 * 1024} []\n"
+
+
+@in_modes()
+def test_the_own_number_of_a_command_is_found_in_proc_but_in_a_namespace_of_the_launchers(mode: str, workspace: Path) -> None:
+    """There /proc is the launcher's, since the host lets nobody mount another: `ps` asks for a number that is not in it."""
+    with confined(workspace, mode) as broker:
+        text = "import os; print(os.readlink('/proc/self') == str(os.getpid()), os.path.realpath('/proc/self/exe'))"
+        same, program = broker.execute_command(("python3", "-c", text)).stdout.split()
+    assert (same == "True", "python" in program) == (mode != "namespace", True)
