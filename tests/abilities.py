@@ -162,6 +162,7 @@ SITUATION: dict[str, Callable[[], str]] = {
     "loop_ext4": _loop_ext4,
     "mcp": _package("mcp"),
     "node": _tool("node"),
+    "openai_agents": _package("agents"),
     "openssl": _tool("openssl"),
     "ordinary_user": _is_ordinary_user,
     "ps": _tool("ps"),

@@ -1,0 +1,133 @@
+"""What the tools of OpenAI's Agents SDK ask for, over our workspace. It does not load the SDK.
+
+Shell commands one after the other, and patches of files that are whole or not made. `fable_exec.adapters.openai_agents` adds its
+classes, and its own way to apply a diff.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+
+import attrs
+
+from fable_exec.adapters.values import RunRequest
+from fable_exec.adapters.workspace import AgentWorkspace
+from fable_exec.errors import FableExecError, InvalidRequest, PathExists
+
+__all__ = ["ApplyDiff", "OpenAiAgentsOperations", "Patched", "ShellOutput"]
+
+ApplyDiff = Callable[[str, str], str]
+"""The new text, from the old one and a diff. ValueError for a diff that does not fit."""
+
+_CUT = "\n[... {count} characters left out ...]\n"
+
+
+@attrs.frozen(kw_only=True)
+class ShellOutput:
+    """One command of a call. `exit_code` is None where it ran out of time."""
+
+    command: str
+    stdout: str
+    stderr: str
+    exit_code: int | None
+
+
+@attrs.frozen(kw_only=True)
+class Patched:
+    """Whether a patch was made, and a sentence for the model."""
+
+    made: bool
+    output: str
+
+
+@attrs.frozen
+class OpenAiAgentsOperations:
+    """Commands and patches. Nothing here raises for what a model can do wrong; only a cancellation passes through."""
+
+    workspace: AgentWorkspace
+
+    async def run(
+        self, commands: Sequence[str], *, timeout_ms: int | None = None, max_output_length: int | None = None
+    ) -> list[ShellOutput]:
+        """Run shell texts one after the other; none is started after one that ran out of time.
+
+        Args:
+            max_output_length: characters kept of each stream, from its beginning and its end.
+        """
+        outputs = []
+        for command in commands:
+            seconds = None if timeout_ms is None else timeout_ms / 1000
+            done = await self.workspace.complete(RunRequest(command, timeout_seconds=seconds))
+            stdout, stderr = (_cut(text, max_output_length) for text in (done.stdout_text, done.stderr_text))
+            code = None if done.timed_out else done.status
+            outputs.append(ShellOutput(command=command, stdout=stdout, stderr=stderr, exit_code=code))
+            if done.timed_out:
+                break
+        return outputs
+
+    async def create(self, path: str, diff: str, apply: ApplyDiff) -> Patched:
+        """Make a file that is not there."""
+
+        async def act() -> str:
+            if await self.workspace.exists(path):
+                raise PathExists(f"{path!a:.200} is there already; update it", reason="exists", path=path)
+            await self.workspace.write_bytes(path, _encoded(apply("", diff)))
+            return f"created {path}"
+
+        return await _patched(act)
+
+    async def update(self, path: str, diff: str, apply: ApplyDiff, *, move_to: str | None = None) -> Patched:
+        """Change a file, unless somebody else changed it meanwhile; then give it the name `move_to`, which must be free."""
+
+        async def act() -> str:
+            before = await self.workspace.read_bytes(path)
+            digest = hashlib.sha256(before).hexdigest()
+            if move_to is not None and await self.workspace.exists(move_to):
+                raise PathExists(f"{move_to!a:.200} is there already", reason="exists", path=move_to)
+            await self.workspace.write_bytes(path, _encoded(apply(_decoded(before, path), diff)), expected_hash=digest)
+            if move_to is None:
+                return f"updated {path}"
+            await self.workspace.move(path, move_to)
+            return f"updated {path}, which is {move_to} now"
+
+        return await _patched(act)
+
+    async def delete(self, path: str) -> Patched:
+        """Remove a file; a directory only if it is empty."""
+
+        async def act() -> str:
+            await self.workspace.remove(path)
+            return f"deleted {path}"
+
+        return await _patched(act)
+
+
+async def _patched(act: Callable[[], Awaitable[str]]) -> Patched:
+    try:
+        return Patched(made=True, output=await act())
+    except FableExecError as error:
+        return Patched(made=False, output=f"{error.code}: {error}")
+    except ValueError as error:  # the diff's, from the SDK
+        return Patched(made=False, output=f"the diff does not fit: {error}")
+
+
+def _decoded(data: bytes, path: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise InvalidRequest(f"{path!a:.200} is no text in UTF-8, and cannot be patched") from None
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequest("the text has half of a surrogate pair, which no file can hold as UTF-8") from None
+
+
+def _cut(text: str, length: int | None) -> str:
+    if length is None or len(text) <= length:
+        return text
+    head, tail = length - length // 2, length // 2
+    return text[:head] + _CUT.format(count=len(text) - length) + (text[-tail:] if tail else "")
