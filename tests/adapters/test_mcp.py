@@ -8,6 +8,7 @@ import hashlib
 import logging
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 
 from fable_exec import Confinement
 from fable_exec.cli.program import COMMANDS
-from fable_exec.testing.leaks import children
+from fable_exec.testing.leaks import children, open_descriptors
 from tests.adapters.mcp_peers import Peer, in_process, over_stdio
 from tests.adapters.places import shell_policy
 from tests.cli.typed import PROJECT, environment, is_running, until
@@ -28,6 +29,8 @@ pytestmark = [pytest.mark.requires_ability("mcp"), pytest.mark.requires_ability(
 
 MAX_OUTPUT_BYTES = 20_000
 CANCEL_SECONDS = 1.0
+SETTLED = 10
+"""After so many calls everything that is opened once is open."""
 Body = Callable[[Peer], Awaitable[None]]
 BODIES: dict[str, Body] = {}
 
@@ -246,9 +249,12 @@ def many_calls(policy: Any, number: int, connected: Callable[..., Any]) -> None:
     async def act() -> None:
         async with connected(policy) as peer:
             for at in range(number):
+                if at == SETTLED:
+                    before = set(open_descriptors()), threading.active_count()
                 answer = await peer.call("execute_command", command=["echo", str(at)])
                 assert answer["stdout"] == f"{at}\n"
                 assert (await peer.call("stat_path", path="."))["kind"] == "directory"
+            assert (set(open_descriptors()), threading.active_count()) == before
 
     asyncio.run(act())
 

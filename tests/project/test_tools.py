@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Finished
-from tools import test_all
+from tools import test_adapters, test_all
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAM = str(PROJECT / "tools" / "as_ordinary_user.py")
@@ -77,3 +78,15 @@ def test_the_running_interpreters_version_is_among_those_found() -> None:
     found = test_all.interpreters()
     assert sys.version_info[:2] in found
     assert all(minor >= (3, 11) for minor in found)
+
+
+def test_the_adapters_that_are_tried_are_the_extras_that_have_a_module() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+    assert "mcp" in test_adapters.adapters(project) and "cli" not in test_adapters.adapters(project)
+    for name in test_adapters.adapters(project):
+        assert test_adapters.files_of([name]), name
+
+
+def test_an_adapter_that_is_none_is_refused_before_anything_is_installed(capfd: pytest.CaptureFixture[str]) -> None:
+    assert test_adapters.main(["mcp", "no-such", "--", "-q"]) == 2
+    assert "there is no adapter no-such; there are " in capfd.readouterr().err
