@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from fable_exec.testing.faults import Fault, FaultyFiles, each_fault
     from fable_exec.testing.leaks import nothing_left
     from fable_exec.testing.processes import alive_with, end_all_with
-    from fable_exec.testing.scripted import Reply, ScriptedRunner
-    from fable_exec.testing.trees import ProcessTree
+    from fable_exec.testing.replies import Ran, Reply
+    from fable_exec.testing.scripted import ScriptedRunner
+    from fable_exec.testing.trees import Branch, ProcessTree
 
 _MODULES = {
     "blocking": ("Face", "blocking"),
@@ -31,12 +32,14 @@ _MODULES = {
     "leaks": ("nothing_left",),
     "conformance.machine": ("BrokerMachine",),
     "processes": ("alive_with", "end_all_with"),
-    "scripted": ("Reply", "ScriptedRunner"),
-    "trees": ("ProcessTree",),
+    "replies": ("Ran", "Reply"),
+    "scripted": ("ScriptedRunner",),
+    "trees": ("Branch", "ProcessTree"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "Branch",
     "BrokerConformance",
     "BrokerMachine",
     "Face",
@@ -44,6 +47,7 @@ __all__ = [
     "Fault",
     "FaultyFiles",
     "ProcessTree",
+    "Ran",
     "Reply",
     "ScriptedRunner",
     "SupervisorConformance",

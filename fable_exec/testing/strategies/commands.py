@@ -20,7 +20,8 @@ def arguments(*, most: int = 6) -> st.SearchStrategy[list[str]]:
 
     Each can be encoded as UTF-8 and holds no NUL, so that every system can hand it over.
     """
-    return st.lists(_AWKWARD | _TEXTS, max_size=most)
+    awkward = st.lists(_AWKWARD, min_size=min(3, most), max_size=most, unique=True)
+    return awkward | st.lists(_AWKWARD | _TEXTS, max_size=most)
 
 
 def environments(names: Sequence[str], *, most: int = 4) -> st.SearchStrategy[dict[str, str]]:
