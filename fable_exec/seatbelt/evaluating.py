@@ -107,11 +107,11 @@ def _covering(operation: str) -> Callable[[str], bool]:
 def _target(text: str) -> _Target:
     if text.startswith("/"):
         return _Target(path=_folded(text))
-    kind, colon, rest = text.partition(":")
+    kind, _, rest = text.partition(":")
     if kind == "unix" and rest.startswith("/"):
         return _Target(path=_folded(rest), unix=True)
-    if kind in ("tcp", "udp") and colon:
-        host, _, port = rest.rpartition(":")
+    host, _, port = rest.rpartition(":")
+    if kind in ("tcp", "udp") and host:
         return _Target(protocol=kind, host=host.strip("[]"), port=_port(port))
     if text in _PROCESSES:
         return _Target(process=text)

@@ -170,7 +170,8 @@ def test_a_profile_that_is_cut_anywhere_is_refused_or_says_less() -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["a", "tcp:", "tcp:h", "tcp:h:", "tcp:h:x", "tcp:h:65536", "tcp:h:-1", "unix:a", "unix:", "pid:1", "~"]
+    "target",
+    ["a", "tcp:", "tcp:h", "tcp:80", "udp::80", "tcp:h:", "tcp:h:x", "tcp:h:65536", "tcp:h:-1", "unix:a", "unix:", "pid:1", "~"],
 )
 def test_a_target_that_is_none_is_refused(target: str) -> None:
     with pytest.raises(InvalidRequest):
