@@ -21,17 +21,21 @@ def run_in_box(python: str, executor: str, timeout_seconds: float) -> dict[str, 
     user = [] if os.geteuid() == 0 else ["--user", "--map-current-user", "--keep-caps"]
     unshare = ["unshare", *user, "--pid", "--fork", "--kill-child", "--mount-proc"]
     with tempfile.TemporaryDirectory() as directory:
-        worker = [python, "-m", "benchmarks.leaks.worker", executor, str(timeout_seconds), os.path.realpath(directory)]
+        workspace = Path(directory).resolve() / "workspace"
+        workspace.mkdir(mode=0o700)
+        worker = [python, "-m", "benchmarks.leaks.worker", executor, str(timeout_seconds), str(workspace)]
         argv = ["timeout", "--signal=KILL", str(_SECONDS), *unshare, "bash", "-c", _ENTER, "bash", *worker]
         # Answers go to files: a child that keeps a pipe open must not hold up the reader of the answer as well.
         with tempfile.TemporaryFile("w+") as answer, tempfile.TemporaryFile("w+") as complaint:
-            status = subprocess.run(argv, cwd=_PROJECT, stdin=subprocess.DEVNULL, stdout=answer, stderr=complaint).returncode
+            # What the executor keeps in files of its own goes with the directory.
+            environment = {**os.environ, "TMPDIR": directory}
+            done = subprocess.run(argv, cwd=_PROJECT, env=environment, stdin=subprocess.DEVNULL, stdout=answer, stderr=complaint)
             answer.seek(0)
             complaint.seek(0)
             lines, complaints = answer.read().splitlines(), complaint.read().strip()
     if lines:
         seen: dict[str, Any] = json.loads(lines[-1])
         return seen
-    if status in (-9, 137):
+    if done.returncode in (-9, 137):
         return {"failed": f"not returned after {_SECONDS} s"}
-    return {"failed": complaints.rpartition("\n")[2][:200] or f"status {status}"}
+    return {"failed": complaints.rpartition("\n")[2][:200] or f"status {done.returncode}"}

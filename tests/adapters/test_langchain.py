@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ import pytest
 from fable_exec import AsyncExecutionBroker, BrokerPolicy, Confinement, Denied, ExecutableDenied, InvalidRequest
 from fable_exec.adapters import BlockingAgentWorkspace
 from tests.adapters.places import shell_policy
+from tests.cli.typed import PROJECT
 from tests.doors import TOKEN, environment_with
 
 pytestmark = [
@@ -171,6 +173,13 @@ def test_a_cancelled_run_leaves_nothing_once_langchain_has_let_go_of_the_session
         asyncio.run(cancelled())  # waits for the thread in which LangChain waits for its timeout
         gc.collect()
         assert not asleep("3421")
+
+
+def test_the_example_runs_and_every_protection_holds() -> None:
+    program = [sys.executable, "examples/langchain_shell.py"]
+    done = subprocess.run(program, cwd=PROJECT, env=os.environ | {"PYTHONPATH": str(PROJECT)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "fable in /" in done.stdout
 
 
 def test_the_framework_is_loaded_by_its_own_adapter_alone() -> None:
