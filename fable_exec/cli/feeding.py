@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 
 from fable_exec.broker import StartedCommand
 from fable_exec.errors import FableExecError
 
-__all__ = ["feed_in_background"]
+__all__ = ["feed_in_background", "is_left_unread"]
 
 _READ_BYTES = 1 << 16
 
@@ -19,6 +20,22 @@ def feed_in_background(started: StartedCommand, descriptor: int = 0) -> None:
     The thread is a daemon: nothing can wake it from a terminal that nobody types at, and this process ends with the command.
     """
     threading.Thread(target=_feed, args=(started, descriptor), name="fable_exec stdin", daemon=True).start()
+
+
+def is_left_unread(descriptor: int = 0) -> bool:
+    """Whether something waits on `descriptor` that was piped or redirected there; a terminal and /dev/null do not count."""
+    if sys.platform == "win32":
+        return False
+    import fcntl
+    import termios
+
+    try:
+        if os.isatty(descriptor):
+            return False
+        waiting = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
+    except OSError:
+        return False  # closed, or nothing that is read
+    return int.from_bytes(waiting, sys.byteorder) > 0
 
 
 def _feed(started: StartedCommand, descriptor: int) -> None:

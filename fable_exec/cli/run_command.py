@@ -11,7 +11,7 @@ import click
 from fable_exec.broker import ExecutionBroker, StartedCommand
 from fable_exec.broker.surroundings import notes_on_git
 from fable_exec.cli.exits import Exit, of_result, of_run_failure, of_signal
-from fable_exec.cli.feeding import feed_in_background
+from fable_exec.cli.feeding import feed_in_background, is_left_unread
 from fable_exec.cli.interruptions import Interruptions, interrupt_with_parent
 from fable_exec.cli.notes import bounds_of, notes_on, signal_name
 from fable_exec.cli.outlets import Outlet, OutletGone
@@ -220,6 +220,9 @@ class _Run:
             Outlet(2).write(result.stderr_raw)
         for note in notes_on(result, streamed=self.stream, interrupted_by=signal, bounds=bounds_of(policy, request)):
             say(note)
+        wanted_input = not result.success or not result.stdout_total_bytes
+        if wanted_input and not request.keep_stdin_open and is_left_unread():
+            say("something waits on standard input, which the command did not get: --stdin passes it on")
         if result.exit_code == _GIT_FAILED:
             for note in notes_on_git(policy, result.confinement):
                 say(note)

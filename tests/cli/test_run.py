@@ -142,8 +142,13 @@ def test_a_policy_that_ends_a_command_for_its_output_is_told_by_the_status(works
 @pytest.mark.requires_ability("confinement")
 def test_standard_input_is_empty_unless_it_is_asked_for(workspace: Path) -> None:
     data = bytes(range(256)) * 1000
-    assert run(workspace, "--", "cat", stdin=data).stdout == b""
-    assert run(workspace, "--stdin", "--", "cat", stdin=data).stdout == data
+    left = run(workspace, "--", "cat", stdin=data)
+    assert (left.returncode, left.stdout) == (0, b"") and b"--stdin passes it on" in left.stderr
+    fed = run(workspace, "--stdin", "--", "cat", stdin=data)
+    assert (fed.stdout, fed.stderr) == (data, b"")
+    assert b"--stdin" in run(workspace, "--", "false", stdin=b"x").stderr
+    for unasked in (run(workspace, "--", "echo", "x", stdin=b"x"), run(workspace, "--", "true")):  # a loop over lines; no input
+        assert unasked.stderr == b""
 
 
 @pytest.mark.requires_ability("confinement")
