@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -30,6 +29,7 @@ from fable_exec.runtimes import system_links
 from fable_exec.seatbelt import HostBoundary, render
 from fable_exec.seatbelt.arming import SANDBOX_EXEC, require_sandbox_exec
 from fable_exec.seatbelt.sandboxed import Ran, run_sandboxed
+from fable_exec.seatbelt.scratch import temporary_directory
 
 __all__ = ["LinuxRoom", "ProgramMissing", "Ran", "Room", "opened"]
 
@@ -68,7 +68,7 @@ def opened(
     host = os.environ if host is None else host
     workspace = boundary.workspace(workspace)
     with ExitStack() as stack:
-        private = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fable-exec-room-"))).resolve()
+        private = stack.enter_context(temporary_directory("fable-exec-room-")).resolve()
         private.chmod(0o711)  # started as root, programs are the workspace owner's
         runtime = private / "runtime"
         environment = child_environment(boundary, runtime, host)

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import attrs
 
+from fable_exec._launcher.removal import remove_tree
 from fable_exec.errors import BoundaryUnproved
 from fable_exec.seatbelt.boundary import HostBoundary, system_runtime_paths
 from fable_exec.seatbelt.paths import enclosing
 
-__all__ = ["Scratch", "free_reserved_port", "probe_argv", "scratch_workspace", "smoke_scratch"]
+__all__ = ["Scratch", "free_reserved_port", "probe_argv", "scratch_workspace", "smoke_scratch", "temporary_directory"]
 
 _PREFIX = ".fable-exec-probe-"
 _WORKSPACE, _SIBLING = "workspace", "sibling"
@@ -85,8 +86,7 @@ def _made(root: Path, owned_like: Path, directories: Sequence[str], files: Mappi
     Nobody but us may enter until all of it is made and given away: with a root that belongs to somebody else, who can put
     a link in the place of each name, root would write and give away what that leads to.
     """
-    place = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))
-    try:
+    with temporary_directory(_PREFIX, root) as place:
         handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             _require_ours(handle)
@@ -96,8 +96,19 @@ def _made(root: Path, owned_like: Path, directories: Sequence[str], files: Mappi
         finally:
             os.close(handle)
         yield place
+
+
+@contextmanager
+def temporary_directory(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    """A new directory for programs to fill, removed afterwards with what they took their own rights to away, and through no link.
+
+    `tempfile` follows links there when it gives rights back, before Python 3.11.8 and 3.12.1 (CVE-2023-6597).
+    """
+    place = tempfile.mkdtemp(prefix=prefix, dir=parent)
+    try:
+        yield Path(place)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        remove_tree(place)
 
 
 def _require_ours(handle: int) -> None:

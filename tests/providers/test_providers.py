@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import tempfile
 import time
 from pathlib import Path
 
@@ -120,6 +121,22 @@ def test_what_hangs_is_ended_with_its_tree(
     assert (found.classification.value, found.live_inference_passed) == (classification, None if hangs == "auth" else False)
     assert time.monotonic() - began < 10
     assert processes(marker) == []
+
+
+@linux
+def test_nothing_is_left_of_what_a_command_closed_and_no_link_of_it_is_followed(boundary: HostBoundary, tmp_path: Path) -> None:
+    """An ordinary user may neither list nor remove it as it is."""
+    deep = "/".join("abc" * 40)
+    makes = f"mkdir -p {deep} x/y; echo {SECRET} > x/y/z; ln -s {tmp_path} x/link; chmod 0 x/y {deep} a; chmod 500 x"
+    tool(boundary, f"#!/bin/sh\n{makes}\ncd $TMPDIR\n{makes}\n", "own")
+    tmp_path.chmod(0o755)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(temporary))
+        assert check(ProviderSpec(name="own", auth_command=("own",)), boundary).classification is Classification.AVAILABLE
+    assert [*boundary.workspace_roots[0].iterdir(), *temporary.iterdir()] == []
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
 
 
 def processes(marker: str) -> list[str]:
