@@ -5,6 +5,7 @@ Every open is look, open, look at what was opened; nothing is truncated before t
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -102,15 +103,62 @@ def write_inplace(directory: Directory, name: str, data: Data, text: str, *, cre
 
 
 def append(directory: Directory, name: str, data: Data, text: str, *, create: bool) -> Appended:
-    """Add to the end of the file itself, atomically against other appenders; a hard link is refused."""
+    """Add to the end of the file itself, atomically against other appenders; a hard link is refused.
+
+    After a failure the file is as long as before, or gone if it was made, unless another appended meanwhile.
+    """
     fd, created = _open_for_change(directory, name, os.O_WRONLY | os.O_APPEND, text, create=create)
+    addition = _Addition(fd)
     try:
-        write_all(fd, data)
+        addition.write(data)
         _sys.sync_file(fd)
         total_bytes = os.fstat(fd).st_size
+    except BaseException:
+        if addition.take_back() and created:
+            _remove_again(directory, name, fd)
+        raise
     finally:
         os.close(fd)
     return Appended(added_bytes=memoryview(data).nbytes, total_bytes=total_bytes, created=created)
+
+
+class _Addition:
+    """What is added at the end of an open file; a full disk takes a part of it."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._start = self._end = os.fstat(fd).st_size
+        self._is_in_one_piece = True
+
+    def write(self, data: Data) -> None:
+        view = memoryview(data).cast("B")
+        while view:
+            count = os.write(self._fd, view)
+            view = view[count:]
+            end = os.lseek(self._fd, 0, os.SEEK_CUR)  # where the kernel put it: at what was the end then (O_APPEND)
+            if self._end == self._start:
+                self._start = end - count
+            elif end - count != self._end:
+                self._is_in_one_piece = False
+            self._end = end
+
+    def take_back(self) -> bool:
+        """Cut it off again where nothing of another's stands within or behind it; whether the file is without it now."""
+        try:
+            if self._is_in_one_piece and os.fstat(self._fd).st_size == self._end:
+                if self._start != self._end:
+                    os.ftruncate(self._fd, self._start)
+                return True
+        except OSError:
+            pass  # the failure that led here is the one to tell
+        return False
+
+
+def _remove_again(directory: Directory, name: str, fd: int) -> None:
+    """Remove the file that was made here and never got its content, if the name still means it."""
+    with contextlib.suppress(OSError):
+        if os.path.samestat(directory.look(name), os.fstat(fd)):
+            directory.unlink(name)
 
 
 def _open_for_change(directory: Directory, name: str, flags: int, text: str, *, create: bool) -> tuple[int, bool]:

@@ -31,7 +31,7 @@ _SENTENCES = {
     "not-empty": "the directory is not empty; remove it with recursive, or what is in it first",
     "cross-device": "source and destination are on different file systems; copy and remove instead",
     "component-too-long": "the file system does not store so long a name",
-    "no-space": "the file system is full or the quota is used up; nothing was changed",
+    "no-space": "the file system is full or the quota is used up; make room and try again",
     "too-large": "the content is larger than a file may be here",
     "read-only": "the file system is mounted read-only",
     "busy": "it is in use, such as a mount point",

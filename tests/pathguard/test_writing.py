@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -13,7 +14,7 @@ import pytest
 
 from fable_exec.errors import Conflict, PathDenied, PathError, PathExists, PathIsDirectory, PathNotDirectory, PathNotFound
 from fable_exec.pathguard import PathProfile, Workspace, WorkspacePath
-from tests import abilities
+from tests import abilities, disks
 from tests.pathguard import scenes
 
 RESOLVERS = [name for name in (*scenes.RESOLVERS, "checked") if name != "openat2" or not abilities.missing("openat2")]
@@ -281,3 +282,49 @@ def test_a_closed_workspace_refuses_and_an_operation_under_way_ends_first(worksp
             act()
     held.close()
     assert (workspace / "f").read_bytes() == b"x"
+
+
+FULL = """
+import sys
+from fable_exec.errors import PathError
+from fable_exec.pathguard import Workspace, WorkspacePath
+with Workspace.open(".", resolver=sys.argv[1]) as held:
+    at = WorkspacePath.parse
+    held.write_replace(at("there"), b"x" * 300_000)
+    for act, name in ((held.append, "there"), (held.append, "new"), (held.write_replace, "there"), (held.write_replace, "d/new")):
+        try:
+            act(at(name), b"y" * 900_000, **({"create": True} if act == held.append else {}))
+        except PathError as error:
+            print(error.reason, end=" ")
+    print(*(f"{entry.name}:{entry.size_bytes}" for entry in held.list(at("."), 10).entries))
+    held.append(at("there"), b"z")
+    print(held.stat(at("there")).size_bytes)
+"""
+
+
+@pytest.mark.requires_ability("userns")
+@pytest.mark.parametrize("resolver", RESOLVERS)
+def test_what_does_not_fit_on_a_full_disk_leaves_nothing_of_itself(resolver: str, tmp_path: Path) -> None:
+    answer = disks.on_tmpfs(tmp_path, "size=1m", FULL, resolver)
+    assert answer.stdout == "no-space no-space no-space no-space there:300000\n300001\n", answer.stderr
+
+
+def test_what_a_failed_append_added_stays_where_another_appended_behind_it(
+    held: Workspace, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = workspace / "f"
+    file.write_bytes(b"old ")
+    real = os.write
+
+    def full(fd: int, data: bytes) -> int:
+        if file.stat().st_size > 4:
+            raise OSError(errno.ENOSPC, "full")
+        written = real(fd, bytes(data)[:2])
+        with file.open("ab") as another:
+            another.write(b" another's")
+        return written
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(PathError) as caught:
+        held.append(at("f"), b"ours")
+    assert caught.value.reason == "no-space" and file.read_bytes() == b"old ou another's"
