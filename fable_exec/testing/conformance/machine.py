@@ -100,14 +100,6 @@ class BrokerMachine(RuleBasedStateMachine):
         if source != destination and self._writing(lambda path: self._move(path, destination, replace=True), source) is not None:
             self.files[destination] = self.files.pop(source)
 
-    @precondition(lambda self: len(self.files) > 1 and not self.locked)
-    @rule(source=_NAMES, destination=_NAMES)
-    def try_to_move_over_another(self, source: str, destination: str) -> None:
-        if source == destination or not {source, destination} <= set(self.files):
-            source, destination = sorted(self.files)[:2]
-        with pytest.raises(PathExists):
-            self._move(self.desk.path(source), destination, replace=False)
-
     @rule(name=_NAMES, content=_CONTENTS)
     def write_by_a_command(self, name: str, content: bytes) -> None:
         with contextlib.suppress(WritesLocked) if self.locked else contextlib.nullcontext():
@@ -135,24 +127,6 @@ class BrokerMachine(RuleBasedStateMachine):
             self.broker.unlock_writes(TOKEN)
             self._wrong_tokens = 0
         self.locked = lock
-        if lock:
-            self._try_every_write()
-
-    def _try_every_write(self) -> None:
-        """What is locked is locked at once, for every request that writes, whatever stands there."""
-        path = self.desk.path("a")
-        writes: list[Callable[[], Any]] = [
-            lambda: self.broker.write_file(path, b"x"),
-            lambda: self.broker.append(path, b"x"),
-            lambda: self.broker.edit_file(path, b"x", b"y"),
-            lambda: self.broker.move_path(path, self.desk.path("c"), replace=True),
-            lambda: self.broker.remove_path(path),
-            lambda: self.broker.make_directory(self.desk.path("e")),
-        ]
-        for write in writes:
-            with pytest.raises(WritesLocked):
-                write()
-        assert not self.desk.on_disk("e").exists()
 
     @precondition(lambda self: self._wrong_tokens < _MOST_WRONG_TOKENS)
     @rule(token=st.sampled_from(["wrong", TOKEN[1:], TOKEN.title()]))
@@ -184,6 +158,15 @@ class BrokerMachine(RuleBasedStateMachine):
         listed = {each.name: each.size_bytes for each in self.broker.list_directory(self.desk.name).entries if each.name != "d"}
         assert listed == {name: len(content) for name, content in self.files.items() if "/" not in name}
 
+    @invariant()
+    def what_must_be_refused_is_refused(self) -> None:
+        if self.locked:
+            self._try_every_write()
+        elif len(self.files) > 1:
+            source, destination, *_ = sorted(self.files)
+            with pytest.raises(PathExists):
+                self._move(self.desk.path(source), destination, replace=False)
+
     def teardown(self) -> None:
         """Close the broker where that was drawn, see that it does nothing any more, and that nothing runs."""
         try:
@@ -206,6 +189,22 @@ class BrokerMachine(RuleBasedStateMachine):
                 ask()
         self.the_disk_has_what_the_model_says()
         self.broker.close()
+
+    def _try_every_write(self) -> None:
+        """Locked is every request that writes, whatever stands there."""
+        path = self.desk.path("a")
+        writes: list[Callable[[], Any]] = [
+            lambda: self.broker.write_file(path, b"x"),
+            lambda: self.broker.append(path, b"x"),
+            lambda: self.broker.edit_file(path, b"x", b"y"),
+            lambda: self.broker.move_path(path, self.desk.path("c"), replace=True),
+            lambda: self.broker.remove_path(path),
+            lambda: self.broker.make_directory(self.desk.path("e")),
+        ]
+        for write in writes:
+            with pytest.raises(WritesLocked):
+                write()
+        assert not self.desk.on_disk("e").exists()
 
     def _move(self, source: str, destination: str, *, replace: bool) -> Any:
         return self.broker.move_path(source, self.desk.path(destination), replace=replace)
