@@ -146,7 +146,7 @@ class DeepAgentsOperations:
         return {"path": path, "occurrences": count}
 
     def _found(self, text: str, path: str, glob: str | None, max_count: int | None) -> Answer:
-        wanted = None if glob is None else PathPattern.parse(glob if "/" in glob else f"**/{glob}")
+        wanted = None if glob is None else _pattern(glob if "/" in glob else f"**/{glob}")
         name = None if wanted is None or wanted.parts[-1] == "**" else wanted.parts[-1]
         # One more than is wanted, so that exactly as many as are wanted are not taken for a part.
         found = self.workspace.grep(
@@ -158,6 +158,7 @@ class DeepAgentsOperations:
         return {"matches": matches, "truncated": found.truncated or len(below) > len(shown)}
 
     def _matching(self, pattern: str, path: str) -> Answer:
+        _pattern(pattern)
         found = self.workspace.glob(pattern, _absolute(path))
         return {"matches": [*self._described(found.matches)], "truncated": found.truncated}
 
@@ -211,7 +212,7 @@ def _executed(completed: Completed) -> Answer:
     output = out + ("\n" if out and err and not out.endswith("\n") else "") + err
     if completed.result is not None and completed.reason not in _ENDED_BY_ITSELF:
         output += f"{'' if output.endswith(chr(10)) or not output else chr(10)}[ended: {completed.reason}]\n"
-    return {"output": output, "exit_code": completed.status, "truncated": completed.truncated}
+    return {"output": output, "exit_code": int(completed.status), "truncated": completed.truncated}
 
 
 def _answer(act: Callable[[], Answer]) -> Answer:
@@ -226,6 +227,13 @@ def _absolute(path: str) -> str:
     if not path.startswith("/"):
         raise InvalidRequest(f"path {path!a:.200} must be absolute")
     return path.rstrip("/") or "/"
+
+
+def _pattern(text: str) -> PathPattern:
+    """Models write braces, which a pattern of ours would take for characters of a name, and find nothing without a word."""
+    if "{" in text:
+        raise InvalidRequest(f"pattern {text!a:.200} has braces, which have no meaning here; ask for one pattern after the other")
+    return PathPattern.parse(text)
 
 
 def _encoded(text: str) -> bytes:

@@ -60,7 +60,7 @@ class FableSandboxEnvironment(SandboxEnvironment):
             raise TimeoutError(f"the command ran out of time ({done.reason}); all of it was ended")
         self._check_whole(done)
         return ExecResult(
-            success=done.status == 0, returncode=done.status, stdout=done.stdout.decode(), stderr=done.stderr.decode()
+            success=done.status == 0, returncode=int(done.status), stdout=done.stdout.decode(), stderr=done.stderr.decode()
         )
 
     async def write_file(self, file: str, contents: str | bytes) -> None:

@@ -60,7 +60,7 @@ class OpenAiAgentsOperations:
             seconds = None if timeout_ms is None else timeout_ms / 1000
             done = await self.workspace.complete(RunRequest(command, timeout_seconds=seconds))
             stdout, stderr = (_cut(text, max_output_length) for text in (done.stdout_text, done.stderr_text))
-            code = None if done.timed_out else done.status
+            code = None if done.timed_out else int(done.status)
             outputs.append(ShellOutput(command=command, stdout=stdout, stderr=stderr, exit_code=code))
             if done.timed_out:
                 break

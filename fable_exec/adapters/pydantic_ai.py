@@ -77,7 +77,7 @@ class FableWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, Sup
             raise WorkspaceOutputLimitError(f"the command wrote more than {limit} bytes", limit=limit, stdout=out, stderr=err)
         if done.reason == EndedBy.BROKER_LOST.value:
             raise WorkspaceUnavailableError("the broker ended while the command ran")
-        return CommandResult(exit_code=done.status, stdout=out, stderr=err)
+        return CommandResult(exit_code=int(done.status), stdout=out, stderr=err)
 
     async def read_bytes(self, path: str) -> bytes:
         return await _told(self._operations.read_bytes(path))

@@ -48,6 +48,7 @@ def test_a_command_is_told_as_one_text_and_a_status(door: str, workspace: Path) 
         }
         assert backend.execute("kill -15 $$")["exit_code"] == 143
         assert backend.execute("no-such-program-here")["exit_code"] == 127
+        assert type(backend.execute("exit 126")["exit_code"]) is int
         locked = backend.execute("echo x >new")
         assert locked["exit_code"] != 0 and "Read-only" in locked["output"]
 
@@ -67,6 +68,7 @@ def test_what_is_refused_is_a_status_and_a_sentence(workspace: Path) -> None:
     with operations(shell_policy(workspace, confinement=Confinement.off()), unlocked=False) as backend:
         refused = backend.execute("echo hi")
         assert (refused["exit_code"], refused["truncated"]) == (126, False)
+        assert type(refused["exit_code"]) is int
         assert "allow-list cannot see inside" in refused["output"]
 
 
@@ -251,6 +253,8 @@ def test_matches_are_cut_at_their_number_and_only_then_called_a_part(workspace: 
         part = backend.grep("needle", None, "*.py", max_count=4)
         assert (len(part["matches"]), part["truncated"]) == (4, True)
         assert backend.grep("absent") == {"matches": [], "truncated": False}
+        for told in (backend.grep("needle", None, "*.{py,txt}"), backend.glob("*.{py,txt}")):
+            assert "braces" in told["error"]
         assert backend.grep("needle", "/etc")["error"].startswith("permission_denied: ")
 
 
