@@ -70,7 +70,11 @@ class DeepAgentsOperations:
             return _executed(await asyncio.shield(running))
         except asyncio.CancelledError:
             work.cancel()
-            await asyncio.wait({running})
+            while not running.done():
+                try:
+                    await asyncio.wait({running})
+                except asyncio.CancelledError:
+                    continue  # asked once more; what runs is being ended already
             running.exception()  # that it was cancelled, which is known
             raise
 
