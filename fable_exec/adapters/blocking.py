@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import os
 import threading
 import warnings
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from fable_exec.adapters.statuses import Completed
 from fable_exec.adapters.values import GlobResult, LaunchSpec, RunRequest, WorkspaceEvent
@@ -204,28 +203,35 @@ class _Portal:
 
     def __init__(self) -> None:
         self._owner = os.getpid()
-        self._ending = threading.Lock()
+        self._changing = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = asyncio.new_event_loop()
         self._thread = threading.Thread(target=_serve, args=(self._loop,), name="fable_exec workspace", daemon=True)
         self._thread.start()
 
     def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
         """The result of `work`. What interrupts the waiting thread cancels the work, and waits for its end."""
-        loop = self._loop
-        if loop is None or os.getpid() != self._owner:
-            work.close()
-            raise BrokerGone("the workspace is closed") if loop is None else Conflict.inherited("this workspace", self._owner)
-        done = threading.Event()
-        future = asyncio.run_coroutine_threadsafe(_announced(work, done), loop)
+        with self._changing:
+            call = _Call(self._open_loop(work), work)
         try:
-            return future.result()
-        except concurrent.futures.CancelledError:
-            raise BrokerGone("the workspace was closed meanwhile") from None
+            call.ended.wait()
         except BaseException:
-            if not future.done():
-                future.cancel()
-                done.wait()
+            call.cancel()
+            call.ended.wait()
             raise
+        return call.result()
+
+    def _open_loop(self, work: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
+        """Raises what says that nothing can be asked of the loop from here, now."""
+        if self._loop is None:
+            refusal: Exception = BrokerGone("the workspace is closed")
+        elif os.getpid() != self._owner:
+            refusal = Conflict.inherited("this workspace", self._owner)
+        elif threading.current_thread() is self._thread:
+            refusal = Conflict("this is the workspace's own thread, which would wait for itself", reason="own-thread")
+        else:
+            return self._loop
+        work.close()
+        raise refusal
 
     def left_open(self, broker: AsyncExecutionBroker | AsyncBrokerClient) -> None:
         """Nobody has the workspace any more, and nobody closed it: warn as Python does of an open file, and end all the same."""
@@ -237,7 +243,7 @@ class _Portal:
 
     def end(self, broker: AsyncExecutionBroker | AsyncBrokerClient) -> None:
         """Close the broker in the loop, then end the loop and the thread. Idempotent."""
-        with self._ending:
+        with self._changing:
             loop, self._loop = self._loop, None
         if loop is None or os.getpid() != self._owner:
             return
@@ -262,11 +268,29 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-async def _announced(work: Coroutine[Any, Any, _T], done: threading.Event) -> _T:
-    try:
-        return await work
-    finally:
-        done.set()
+class _Call(Generic[_T]):
+    """One coroutine, run in the loop for another thread. `ended` is set when nothing of it runs any more."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> None:
+        self.ended = threading.Event()
+        self._loop = loop
+        self._work = work
+        loop.call_soon_threadsafe(self._begin)
+
+    def cancel(self) -> None:
+        """Cancel it; it has begun by then, or is about to."""
+        self._loop.call_soon_threadsafe(lambda: self._task.cancel())
+
+    def result(self) -> _T:
+        """What came of it, once it has ended."""
+        try:
+            return self._task.result()
+        except asyncio.CancelledError:
+            raise BrokerGone("the workspace was closed meanwhile") from None
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._work)
+        self._task.add_done_callback(lambda _: self.ended.set())
 
 
 async def _close_all(broker: AsyncExecutionBroker | AsyncBrokerClient) -> None:

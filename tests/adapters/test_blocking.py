@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from fable_exec import AsyncBrokerClient, AsyncExecutionBroker, BrokerGone, ExecutableDenied, InvalidRequest
+from fable_exec import AsyncBrokerClient, AsyncExecutionBroker, BrokerGone, Conflict, ExecutableDenied, InvalidRequest
 from fable_exec.adapters import AgentWorkspace, BlockingAgentWorkspace, CommandFinished, CommandOutput, RunRequest
 from tests.adapters.places import shell_policy
 from tests.cli.typed import is_running, until
@@ -113,6 +114,38 @@ def test_a_forked_child_is_told_so_and_may_close_its_copy(workspace: Path) -> No
             os._exit(2)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert ws.run(RunRequest(["echo", "ours"])).stdout == "ours\n"
+
+
+def test_what_interrupts_the_waiting_thread_ends_the_command_first(opened: BlockingAgentWorkspace) -> None:
+    marker = f"7{time.time_ns() % 10**9}"
+
+    def interrupt() -> None:
+        if until(lambda: is_running(marker)):
+            signal.pthread_kill(waiting, signal.SIGINT)
+
+    waiting = threading.get_ident()
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    with pytest.raises(KeyboardInterrupt):
+        opened.run(RunRequest(f"setsid sleep {marker} & sleep {marker}"))
+    interrupting.join()
+    assert not is_running(marker)
+    assert opened.run(RunRequest(["echo", "on"])).stdout == "on\n"
+
+
+def test_a_listener_that_would_wait_for_its_own_thread_is_told_so(opened: BlockingAgentWorkspace) -> None:
+    def listener(_: object) -> None:
+        opened.run(RunRequest(["true"]))
+
+    with pytest.raises(Conflict, match="own thread"):
+        opened.run(RunRequest(["echo", "x"]), listener)
+    assert opened.run(RunRequest(["echo", "on"])).stdout == "on\n"
+
+
+def test_a_stream_that_is_dropped_ends_its_command(opened: BlockingAgentWorkspace) -> None:
+    marker = f"7{time.time_ns() % 10**9}"
+    assert next(opened.stream(RunRequest(f"echo begun; sleep {marker}")))
+    assert until(lambda: not is_running(marker), 2)
 
 
 def test_an_asynchronous_listener_is_refused(opened: BlockingAgentWorkspace) -> None:
