@@ -12,7 +12,7 @@ import os
 
 from fable_exec import _sys
 from fable_exec.errors import Conflict
-from fable_exec.pathguard.directories import Directory
+from fable_exec.pathguard.directories import Directory, give_owner
 from fable_exec.pathguard.facts import fact
 from fable_exec.pathguard.reasons import denied, shown
 from fable_exec.pathguard.trust import Trust, refuse_hard_link, refuse_irregular, refuse_untrusted
@@ -170,9 +170,11 @@ def _open_for_change(directory: Directory, name: str, flags: int, text: str, *, 
             if not create:
                 raise
         try:
-            return directory.open(name, flags | os.O_CREAT | os.O_EXCL), True
+            fd = directory.open(name, flags | os.O_CREAT | os.O_EXCL)
         except FileExistsError:
             continue
+        give_owner(fd, directory)
+        return fd, True
     raise fact("unstable", text)
 
 

@@ -16,12 +16,13 @@ from typing import Protocol
 
 from fable_exec import _sys
 
-__all__ = ["CheckedDirectory", "Directory", "HeldDirectory", "give_mode", "is_link"]
+__all__ = ["CheckedDirectory", "Directory", "HeldDirectory", "give_mode", "give_owner", "is_link"]
 
 # Missing on Windows, where O_BINARY is needed instead: without it line ends are rewritten.
 _ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NEVER_FOLLOW_NOR_BLOCK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _DIRECTORY = getattr(os, "O_DIRECTORY", 0)
+_ROOT = 0
 
 
 class Directory(Protocol):
@@ -90,6 +91,7 @@ class HeldDirectory:
         """A new directory with exactly `mode`, whatever the umask."""
         os.mkdir(name, mode, dir_fd=self.fd)
         _give_directory_mode(name, self.fd, mode)
+        _give_directory_owner(name, self.fd)
 
     def unlink(self, name: str) -> None:
         os.unlink(name, dir_fd=self.fd)
@@ -163,6 +165,33 @@ def _give_directory_mode(name: str, dir_fd: int, mode: int) -> None:
                 os.chmod(f"/proc/self/fd/{handle}", status.st_mode & 0o7000 | mode)
     finally:
         os.close(handle)
+
+
+def give_owner(fd: int, directory: Directory) -> None:
+    """Give a new file of root's to the user whose directory it is in: commands run as that user, and could not read it."""
+    if (theirs := _another_users(directory.status())) is not None:
+        with contextlib.suppress(OSError):  # one owner for all, or a user that is not known here
+            os.fchown(fd, *theirs)
+
+
+def _give_directory_owner(name: str, parent: int) -> None:
+    """The same for a new directory. The name could mean another one since it was made: only an empty one is given away."""
+    if (theirs := _another_users(os.fstat(parent))) is None:
+        return
+    with contextlib.suppress(OSError):
+        fd = os.open(name, os.O_RDONLY | _DIRECTORY | _NEVER_FOLLOW_NOR_BLOCK | _ALWAYS, dir_fd=parent)
+        try:
+            if os.fstat(fd).st_uid == os.geteuid() and not os.listdir(fd):
+                os.fchown(fd, *theirs)
+        finally:
+            os.close(fd)
+
+
+def _another_users(status: os.stat_result) -> tuple[int, int] | None:
+    """Owner and group of a directory, if this is root and it is somebody else's."""
+    if os.name != "posix" or os.geteuid() != _ROOT or status.st_uid == _ROOT:
+        return None
+    return status.st_uid, status.st_gid
 
 
 def _fd_of(directory: Directory) -> int:

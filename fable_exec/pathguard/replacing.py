@@ -17,7 +17,7 @@ from collections.abc import Callable
 from fable_exec import _sys
 from fable_exec._sys import locks
 from fable_exec.pathguard.contents import Data, changed, open_regular, sha256_of_file, write_all
-from fable_exec.pathguard.directories import Directory, give_mode
+from fable_exec.pathguard.directories import Directory, give_mode, give_owner
 from fable_exec.pathguard.facts import fact
 from fable_exec.pathguard.moving import move_noreplace
 from fable_exec.pathguard.trust import refuse_irregular
@@ -131,7 +131,7 @@ def _write_then(
     temporary, fd = _create_temporary(directory, fresh_name, text)
     try:
         try:
-            digest = _fill(fd, data, mode, old)
+            digest = _fill(fd, data, mode, old, directory)
             if not _OPEN_FILES_CAN_BE_RENAMED:
                 fd = _closed(fd)
             put(temporary)
@@ -146,7 +146,7 @@ def _write_then(
     return digest
 
 
-def _fill(fd: int, data: Data, mode: int, old: os.stat_result | None) -> str:
+def _fill(fd: int, data: Data, mode: int, old: os.stat_result | None, directory: Directory) -> str:
     """Content, owner, mode, then sync. The digest is computed while the device is already writing."""
     write_all(fd, data)
     if memoryview(data).nbytes >= MIN_BYTES_OF_EARLY_WRITEBACK:
@@ -154,6 +154,8 @@ def _fill(fd: int, data: Data, mode: int, old: os.stat_result | None) -> str:
     digest = hashlib.sha256(data).hexdigest()
     if old is not None:
         _keep_owner(fd, old)
+    else:
+        give_owner(fd, directory)
     give_mode(fd, mode)
     _sys.sync_file(fd)
     return digest

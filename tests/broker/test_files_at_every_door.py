@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fable_exec import Conflict, InvalidRequest, PathExists, PathIsDirectory, PathNotFound
+from tests.doors import DOORS, opened, policy_for
 
 SECRET_BYTES = bytes(range(256)) + "ä€😀".encode()
 
@@ -164,3 +168,29 @@ def test_a_search_finds_lines_and_counts_what_it_left_out(door: Any, workspace: 
             door.search_files(query, name_pattern=pattern)
     with pytest.raises(PathNotFound):
         door.search_files("needle", "nowhere")
+
+
+@pytest.fixture
+def anothers() -> Iterator[Path]:
+    """A directory of another user's, where that user gets at it."""
+    with tempfile.TemporaryDirectory() as above:
+        os.chmod(above, 0o755)
+        workspace = Path(above).resolve() / "workspace"
+        workspace.mkdir(0o700)
+        os.chown(workspace, 1234, 1235)
+        yield workspace
+
+
+@pytest.mark.requires_ability("root", "confinement")
+@pytest.mark.parametrize("kind", sorted(DOORS))
+def test_commands_of_a_broker_of_roots_can_use_what_it_wrote_in_another_users_workspace(kind: str, anothers: Path) -> None:
+    """They run as the workspace's owner; the usual case is a container whose root works in a directory of the host's user."""
+    using = "echo two >> log; cp log made; rm -r package; cat made/log; umask 077; echo mine > m"
+    with opened(kind, policy_for(anothers, allowed_executables=("bash", "python3")), unlocked=True) as door:
+        door.write_file("package/answer.py", "print(42)")
+        door.append("log", "one\n")
+        door.make_directory("made")
+        assert door.execute_command(["python3", "package/answer.py"]).stdout == "42\n"
+        result = door.execute_command(["bash", "-c", using])
+        assert (result.stdout, result.stderr) == ("one\ntwo\n", "")
+        assert door.inspect_files("m").data == b"mine\n"

@@ -328,3 +328,48 @@ def test_what_a_failed_append_added_stays_where_another_appended_behind_it(
     with pytest.raises(PathError) as caught:
         held.append(at("f"), b"ours")
     assert caught.value.reason == "no-space" and file.read_bytes() == b"old ou another's"
+
+
+OTHER = 1234
+
+
+@pytest.mark.requires_ability("root")
+@pytest.mark.parametrize("resolver", [name for name in RESOLVERS if name != "checked"])
+def test_what_root_makes_in_another_users_directory_is_that_users(workspace: Path, resolver: str) -> None:
+    (workspace / "roots").mkdir()
+    (workspace / "there").write_bytes(b"x")
+    os.chown(workspace / "there", OTHER + 1, OTHER + 2)
+    os.chown(workspace, OTHER, OTHER + 5)
+    with Workspace.open(workspace, resolver=resolver) as held:
+        held.write_replace(at("a/b/replaced"), b"x")
+        held.create_exclusive(at("exclusive"), b"x")
+        held.append(at("appended"), b"x", create=True)
+        held.write_inplace(at("inplace"), b"x", create=True)
+        held.make_directories(at("c/d"))
+        held.write_replace(at("roots/replaced"), b"x")
+        held.write_replace(at("there"), b"y")
+    owners = {str(path.relative_to(workspace)): (path.stat().st_uid, path.stat().st_gid) for path in workspace.rglob("*")}
+    assert owners.pop("there") == (OTHER + 1, OTHER + 2)
+    assert {owners.pop("roots"), owners.pop("roots/replaced")} == {(0, 0)}
+    assert len(owners) == 8 and set(owners.values()) == {(OTHER, OTHER + 5)}
+
+
+@pytest.mark.requires_ability("root")
+def test_a_full_directory_that_took_the_place_of_a_new_one_is_not_given_away(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = workspace / "roots"
+    secret.mkdir(0o700)
+    (secret / "key").touch()
+    os.chown(workspace, OTHER, OTHER)
+    real = os.mkdir
+
+    def swapped(name: str, *arguments: int, **named: int) -> None:
+        real(name, *arguments, **named)
+        os.rmdir(workspace / name)
+        os.rename(secret, workspace / name)
+
+    monkeypatch.setattr(os, "mkdir", swapped)
+    with Workspace.open(workspace) as held:
+        held.make_directories(at("new"))
+    assert ((workspace / "new" / "key").exists(), (workspace / "new").stat().st_uid) == (True, 0)
