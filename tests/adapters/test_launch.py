@@ -15,8 +15,9 @@ import pytest
 
 from fable_exec import AsyncExecutionBroker, Denied, InvalidRequest, WritesLocked
 from fable_exec.adapters import BlockingAgentWorkspace, LaunchSpec
+from fable_exec.policy import dump_json
 from tests.adapters.places import shell_policy
-from tests.cli.typed import PROJECT, is_running, until
+from tests.cli.typed import PROJECT, is_running, typed_here, until
 from tests.doors import TOKEN, environment_with, policy_for
 
 pytestmark = pytest.mark.requires_ability("confinement")
@@ -159,3 +160,16 @@ def test_more_output_than_the_policy_keeps_ends_it_or_passes_through(workspace: 
     assert (status, len(out)) == (137, 1000)
     status, out, _ = finished(spec_for(policy, ["bash", "-c", script], on_output_limit="truncate"))
     assert (status, len(out), out[-5:]) == (0, 300_005, b"over\n")
+
+
+def test_a_policy_in_a_variable_is_read_as_strictly_as_one_in_a_file(workspace: Path) -> None:
+    document = dump_json(shell_policy(workspace))
+    for flags, value, status, words in (
+        (("--policy-env", "OURS"), None, 125, "OURS is not set"),
+        (("--policy-env", "OURS"), "{", 125, "not a JSON document"),
+        (("--policy-env", "OURS"), '{"workspace": "/tmp", "unknown": 1}', 125, "unknown"),
+        (("--policy-env", "OURS", "--policy", "p.toml"), document, 2, "either --policy or --policy-env"),
+        (("--policy-env", "OURS"), document, 0, ""),
+    ):
+        typed = typed_here("run", *flags, "--", "true", env={} if value is None else {"OURS": value})
+        assert typed.returncode == status and words in typed.stderr.decode(), typed.stderr
