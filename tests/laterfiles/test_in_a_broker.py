@@ -159,3 +159,31 @@ def test_that_there_are_no_more_watches_stands_there_too(mode: Any, workspace: P
     first, second = answer.stdout.splitlines()
     assert first == "active", answer.stderr
     assert second.startswith("('degraded', 'no more inotify watches"), answer.stderr
+
+
+IN_A_PINNED_REPOSITORY = {
+    "git switch -q -c topic origin/main": (0, "could not write config file"),
+    "git switch -q --no-track -c topic2 origin/main": (0, ""),
+    "git branch -m renamed": (128, "Device or resource busy"),
+    "git remote add more /elsewhere": (128, "Device or resource busy"),
+    "git config user.name x": (4, "Device or resource busy"),
+}
+
+
+@pytest.mark.parametrize("mode", PINNING)
+def test_git_says_what_it_could_not_record_in_a_repository_of_the_hosts_and_leaves_no_lock(mode: Any, workspace: Path) -> None:
+    """The words of docs/reference/confinement.md, and that what a command made is its own in the next one."""
+    made = "git init -q -b main {0} && cd {0} && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m first"
+    tracked = " && git update-ref refs/remotes/origin/main HEAD && git remote add origin /x"
+    subprocess.run(["sh", "-c", made.format("host") + tracked], cwd=workspace, check=True)
+    with unlocked(policy_for(workspace, mode)) as broker:
+        for text, (status, told) in IN_A_PINNED_REPOSITORY.items():
+            result = broker.execute_command(["sh", "-c", text], cwd="host")
+            assert (text, result.exit_code) == (text, status) and told in result.stderr
+            assert (result.stderr == "") == (told == "")
+        assert not (workspace / "host/.git/config.lock").exists()
+        broker.execute_command(["sh", "-c", made.format("own")])
+        own = broker.execute_command(
+            ["sh", "-c", "git config user.name x && git branch -m renamed && cd .. && rm -rf own"], cwd="own"
+        )
+        assert (own.exit_code, own.stderr) == (0, "")
