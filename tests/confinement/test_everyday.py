@@ -28,6 +28,8 @@ PROGRAMS = (
     sys.executable,
 )  # fmt: skip
 PYTHON = Path(sys.executable).name
+WITHOUT_OUR_PLUGIN = ("-p", "no:fable_exec")
+"""Where this project is installed from its tree, that tree is not for confined commands to read."""
 
 THREADSAFE = """
 import asyncio
@@ -137,7 +139,7 @@ EVERYDAY: dict[str, tuple[str, ...]] = {
         "git worktree add -q tree -b in-tree && git -C tree commit -q --allow-empty -m there && git worktree remove tree",
     ),
     "git gc": ("git", "gc", "-q"),
-    "pytest with its cache": (PYTHON, "-m", "pytest", "-q", "-p", "no:randomly", "tests"),
+    "pytest with its cache": (PYTHON, "-m", "pytest", "-q", "-p", "no:randomly", *WITHOUT_OUR_PLUGIN, "tests"),
     "python -m unittest": (PYTHON, "-m", "unittest", "-q", "tests.unit"),
     "python -m venv": (PYTHON, "-m", "venv", "env"),
     "pip install of a local wheel": (
