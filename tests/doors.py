@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fable_exec import AsyncBrokerClient, AsyncExecutionBroker, BrokerClient, BrokerPolicy, ExecutionBroker
-from fable_exec.testing.blocking import Face
+from fable_exec.testing.faces import Face
 
 TOKEN = "the admin's token"
 DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()

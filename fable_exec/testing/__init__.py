@@ -9,13 +9,15 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from fable_exec.errors import ExtraMissing
+
 if TYPE_CHECKING:
     from fable_exec.testing import strategies
-    from fable_exec.testing.blocking import Face, blocking
     from fable_exec.testing.clocks import FakeClock
     from fable_exec.testing.conformance.broker import BrokerConformance
     from fable_exec.testing.conformance.machine import BrokerMachine
     from fable_exec.testing.conformance.supervisor import SupervisorConformance
+    from fable_exec.testing.faces import Face, blocking
     from fable_exec.testing.faults import Fault, FaultyFiles, each_fault
     from fable_exec.testing.leaks import nothing_left
     from fable_exec.testing.processes import alive_with, end_all_with
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from fable_exec.testing.trees import Branch, ProcessTree
 
 _MODULES = {
-    "blocking": ("Face", "blocking"),
+    "faces": ("Face", "blocking"),
     "clocks": ("FakeClock",),
     "conformance.broker": ("BrokerConformance",),
     "conformance.supervisor": ("SupervisorConformance",),
@@ -61,13 +63,17 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "strategies":
-        return importlib.import_module(f"{__name__}.strategies")
-    module = _MODULE_OF.get(name)
+    module = "strategies" if name == "strategies" else _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Not kept: `blocking` is a module of this package too, and whoever imports that must not change what the name means here.
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    try:
+        found = importlib.import_module(f"{__name__}.{module}")
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("hypothesis", "pytest"):
+            raise
+        raise ExtraMissing.of("testing", missing.name) from missing
+    value = globals()[name] = found if name == "strategies" else getattr(found, name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,9 +32,9 @@ def end_all_with(marker: str) -> list[int]:
 
 
 def _kill(pid: int, marker: str) -> bool:
-    """Whether it got the signal. Held by a descriptor it cannot become another between the look and the signal."""
+    """Whether it got the signal. On Linux it is held by a descriptor, and cannot become another between look and signal."""
     try:
-        if not hasattr(os, "pidfd_open"):
+        if sys.platform != "linux":
             os.kill(pid, signal.SIGKILL)
             return True
         held = os.pidfd_open(pid)

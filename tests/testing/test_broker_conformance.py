@@ -20,8 +20,8 @@ OTHERS = ("spawned", "asyncio", "asyncio spawned")
 class Ours(BrokerConformance):
     """With fewer examples than embedders get, for time."""
 
-    examples = 30
-    command_examples = 4
+    examples = 20
+    command_examples = 3
     shrink = False
 
     @pytest.fixture(autouse=True, scope="class")

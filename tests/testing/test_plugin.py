@@ -90,7 +90,17 @@ def test_the_fixtures_work_and_the_leak_check_finds_what_is_left(tmp_path: Path)
 def test_who_does_not_use_it_loads_nothing_of_it() -> None:
     program = "import json, sys, fable_exec.testing.plugin; print(json.dumps([m for m in sys.modules if 'fable_exec' in m]))"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert sorted(json.loads(told)) == ["fable_exec", "fable_exec.testing", "fable_exec.testing.plugin"]
+    assert sorted(json.loads(told)) == ["fable_exec", "fable_exec.errors", "fable_exec.testing", "fable_exec.testing.plugin"]
+
+
+@pytest.mark.parametrize("missing", ["hypothesis", "pytest"])
+def test_without_its_extra_it_says_which_extra_that_is(missing: str) -> None:
+    program = f"import sys; sys.modules[{missing!r}] = None; from fable_exec.testing import BrokerConformance"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert told.returncode == 1
+    assert (
+        f"fable_exec.errors.ExtraMissing: this needs {missing}, which is not installed: pip install '.[testing]'" in told.stderr
+    )
 
 
 def test_it_is_an_entry_point_of_the_distribution() -> None:
@@ -103,6 +113,8 @@ def test_a_name_that_is_not_there_is_told_and_every_name_is() -> None:
 
     assert [name for name in testing.__all__ if not hasattr(testing, name)] == []
     assert set(testing.__all__) <= set(dir(testing))
+    modules = {path.stem for path in Path(testing.__path__[0]).iterdir()}
+    assert modules & set(testing.__all__) == {"strategies"}, "a module that is imported takes the place of a name"
     with pytest.raises(AttributeError, match="no attribute 'nobody'"):
         _ = testing.nobody
 

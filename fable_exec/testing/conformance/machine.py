@@ -14,8 +14,8 @@ import pytest
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fable_exec.errors import BrokerGone, Denied, PathExists, PathNotFound, WritesLocked
-from fable_exec.testing.blocking import Face
 from fable_exec.testing.conformance.setting import TOKEN, BrokerSetting, Desk
+from fable_exec.testing.faces import Face
 
 __all__ = ["BrokerMachine", "machine_for"]
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from fable_exec.policy import BrokerPolicy, Confinement, EnvironmentPolicy, Limits
 from fable_exec.protocol import CommandResult
-from fable_exec.testing.blocking import Face, blocking
+from fable_exec.testing.faces import Face, blocking
 from fable_exec.testing.processes import alive_with, end_all_with, unique_word
 
 __all__ = ["MAX_OUTPUT_BYTES", "REQUEST_NAMES", "TOKEN", "BrokerSetting", "Desk"]

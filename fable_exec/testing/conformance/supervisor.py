@@ -19,7 +19,7 @@ from fable_exec.errors import Conflict, UnknownExecution
 from fable_exec.lifecycle import TerminalReason
 from fable_exec.policy import BrokerPolicy, Confinement
 from fable_exec.supervisor import Execution, ExecutionSpec
-from fable_exec.testing.blocking import Face, blocking
+from fable_exec.testing.faces import Face, blocking
 from fable_exec.testing.processes import alive_with, end_all_with, unique_word
 
 __all__ = ["Jobs", "SupervisorConformance"]
