@@ -99,7 +99,7 @@ def test_the_administrators_token_unlocks_the_sessions_that_it_is_given_for(work
 
 
 def test_a_timeout_ends_all_that_the_session_ran_and_the_next_command_has_a_new_one(workspace: Path) -> None:
-    with shell(shell_policy(workspace), command_timeout=2.0) as middleware:
+    with shell(shell_policy(workspace), command_timeout=6.0) as middleware:
         before, late, after = told(middleware, "X=1", "sleep 3417 & trap '' TERM INT HUP; sleep 3418", "echo ${X-new}")
     assert before.artifact["exit_code"] == 0
     assert (late.status, late.artifact["timed_out"]) == ("error", True)
@@ -169,7 +169,7 @@ def test_a_cancelled_run_leaves_nothing_once_langchain_has_let_go_of_the_session
         with pytest.raises(asyncio.CancelledError):
             await running
 
-    with shell(shell_policy(workspace), command_timeout=1.5) as middleware:
+    with shell(shell_policy(workspace), command_timeout=6.0) as middleware:
         asyncio.run(cancelled())  # waits for the thread in which LangChain waits for its timeout
         gc.collect()
         assert not asleep("3421")
