@@ -22,6 +22,7 @@ QUICK_SECONDS = 0.5
 DROPPED_BY_THEIR_FRAMEWORK = {"fable_langchain"}
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", ["fable_in_process", "fable_spawned", "fable_asyncio"])
 @pytest.mark.requires_ability("confinement")
 @pytest.mark.requires_ability("pid_namespace")
