@@ -22,6 +22,7 @@ from typing import IO
 import attrs
 
 from fable_exec.errors import BrokerGone, FableExecError, LaunchFailed, PolicyError
+from fable_exec.interpreter import interpreter
 from fable_exec.policy import BrokerPolicy, dump_json
 
 __all__ = ["END_SECONDS", "NO_SIGNAL", "Child", "program_environment", "start_child"]
@@ -130,7 +131,7 @@ def start_child(policy: BrokerPolicy, python: str | None = None) -> Child:
         ours.callback(our_requests.close)
         theirs.callback(its_requests.close)
         our_answers, its_answers = _pipe(ours, theirs)
-        program = python or sys.executable
+        program = python or interpreter()
         argv = [program, "-P", "-m", "fable_exec.server"]
         passed = {"--policy-fd": document.fileno(), "--admin-fd": its_admin.fileno(), **_own_handle(theirs)}
         argv += [f"{option}={descriptor}" for option, descriptor in passed.items()]

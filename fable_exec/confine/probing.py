@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 from fable_exec.confine.support import Support
 from fable_exec.errors import ConfinementUnavailable
+from fable_exec.interpreter import interpreter
 
 LAUNCHER_PROGRAM = Path(__file__).parent.parent / "_launcher" / "__main__.py"
 _PROBE_SECONDS = 20
@@ -20,8 +20,8 @@ def probe_host() -> Support:
     Raises:
         ConfinementUnavailable: the probe itself could not run.
     """
-    argv = [sys.executable, "-I", "-S", str(LAUNCHER_PROGRAM), "probe"]
     try:
+        argv = [interpreter(), "-I", "-S", str(LAUNCHER_PROGRAM), "probe"]
         done = subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=_PROBE_SECONDS, check=True)
         return Support.from_probe(json.loads(done.stdout))
     except (OSError, subprocess.SubprocessError, ValueError, TypeError) as error:

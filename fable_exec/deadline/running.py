@@ -160,6 +160,8 @@ def _started(ours: ExitStack) -> tuple[Program, socket.socket]:
         ours.callback(channel.close)
         with its:
             program = Program(["-S", str(LAUNCHER_PROGRAM), "deadline"], its.fileno())
+    except LaunchFailed:
+        raise
     except OSError as error:
         raise LaunchFailed.at("deadline", error.errno or 0, sys.executable or "no Python interpreter") from error
     ours.callback(program.end, _END_SECONDS)

@@ -7,13 +7,13 @@ import os
 import select
 import signal
 import socket
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 from fable_exec._launcher import wire
 from fable_exec._launcher.linuxos import pidfd_open, pidfd_send_signal
 from fable_exec.errors import BrokerGone
+from fable_exec.interpreter import interpreter
 
 __all__ = ["Program", "answer_within", "own_handle"]
 
@@ -77,7 +77,8 @@ class Program:
 
 
 def _spawn(arguments: Sequence[str], its_socket: int) -> int:
-    argv = [sys.executable, "-I", "-X", "utf8", *arguments, str(_ITS_SOCKET)]
+    python = interpreter()
+    argv = [python, "-I", "-X", "utf8", *arguments, str(_ITS_SOCKET)]
     # The socket first: in a host with closed standard streams it has one of their numbers.
     actions = [
         (os.POSIX_SPAWN_DUP2, its_socket, _ITS_SOCKET),
@@ -87,7 +88,7 @@ def _spawn(arguments: Sequence[str], its_socket: int) -> int:
     ]
     # Where the interpreter's own library lies; commands get an environment of their own.
     needed = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-    return os.posix_spawn(sys.executable, argv, needed, file_actions=actions, setsid=True)
+    return os.posix_spawn(python, argv, needed, file_actions=actions, setsid=True)
 
 
 def answer_within(channel: socket.socket, seconds: float, who: str) -> Any:

@@ -204,6 +204,8 @@ def _send(channel: socket.socket, message: Any, descriptors: tuple[int, ...]) ->
 
 
 def _cannot_start(error: OSError) -> LaunchFailed:
+    if isinstance(error, LaunchFailed):
+        return error
     return LaunchFailed.at("launcher", error.errno or 0, sys.executable or "no Python interpreter")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -251,3 +253,37 @@ def test_a_client_that_is_never_used_leaves_nothing(workspace: Path) -> None:
 
     asyncio.run(unused())
     BrokerClient(policy_for(workspace)).close()
+
+
+FROZEN = """
+import os, sys
+sys.frozen, python, sys.executable = True, sys.executable, sys.argv[2]
+from pathlib import Path
+from fable_exec import BrokerClient, Confinement, ExecutionBroker, LaunchFailed
+from tests.doors import policy_for
+kinds = ({}, {"confinement": Confinement.off()})
+policies = [policy_for(Path(sys.argv[1]), allowed_executables=("true",), **more) for more in kinds]
+for start in (*((lambda p=p: ExecutionBroker(p).execute_command(["true"])) for p in policies), lambda: BrokerClient(policies[0])):
+    try:
+        start()
+    except LaunchFailed as error:
+        print(error.stage, "is frozen" in str(error))
+with BrokerClient(policies[0], python=python) as door:
+    print(door.execute_command(["true"]).success)
+"""
+
+
+@pytest.mark.requires_ability("confinement")
+def test_a_frozen_application_is_not_started_again_in_place_of_the_launcher_program(workspace: Path, tmp_path: Path) -> None:
+    """Its sys.executable is the application: each of them would start the next one."""
+    application = tmp_path / "application"
+    application.write_text(f"#!/bin/sh\necho started >> {tmp_path}/started\n")
+    application.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FROZEN, str(workspace), str(application)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.splitlines() == [*["interpreter True"] * 3, "True"], done.stderr[-2000:]
+    assert not (tmp_path / "started").exists()
