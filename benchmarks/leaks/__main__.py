@@ -44,8 +44,7 @@ def measured(directory: Path) -> dict[str, Any]:
             continue
         print(name, file=sys.stderr)
         rows[name] = tried(name, python)
-    where = machine.describe(_HERE)
-    return {"machine": where, "executors": rows, "not_installable": absent, "incomplete": frameworks.incomplete(python)}
+    return {"machine": machine.describe(_HERE), "executors": rows, "not_installable": absent}
 
 
 def main() -> None:

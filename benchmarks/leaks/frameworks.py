@@ -5,12 +5,11 @@ Each is installed by itself, so that the others have their figures where one can
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["DIRECTORY", "REQUIREMENTS", "environment", "incomplete", "missing"]
+__all__ = ["DIRECTORY", "REQUIREMENTS", "environment", "missing"]
 
 DIRECTORY = Path(__file__).resolve().parents[1] / ".venv-leaks"
 REQUIREMENTS = {
@@ -49,12 +48,6 @@ def missing(python: str, name: str) -> str:
     if subprocess.run([python, "-c", look], capture_output=True).returncode == 0:
         return ""
     return _install(python, requirement)
-
-
-def incomplete(python: str) -> list[str]:
-    """Distributions that something in the environment requires and that are not there."""
-    said = subprocess.run([python, "-m", "pip", "check"], capture_output=True, text=True).stdout
-    return sorted(set(re.findall(r"requires ([\w.-]+), which is not installed", said)))
 
 
 def _install(python: str, *requirements: str) -> str:

@@ -23,8 +23,6 @@ def table(found: Mapping[str, Any]) -> str:
     lines = [*_HEAD, *(_row(row) for row in rows)]
     if found["not_installable"]:
         lines.append(f"| {', '.join(sorted(found['not_installable']))} | not installable here | - | - | - | - |")
-    if found["incomplete"]:
-        lines += ["", f"Run without what they require and could not get: {', '.join(found['incomplete'])}."]
     return "\n".join(lines)
 
 
