@@ -49,7 +49,7 @@ SAME_FOR_EVERY_USER = frozenset(
     testing/test_strategies.py treedigest/test_properties.py
     """.split()
 )
-"""Files and directories of values, forms, tables and tools, and of what stands on brokers that are tried elsewhere: nothing there asks
+"""Of values, forms, tables and tools, and of what stands on brokers that are tried elsewhere: nothing there asks
 who runs it."""
 
 A_SECOND_RUN_FOLLOWS = "FABLE_EXEC_SECOND_RUN_FOLLOWS"
