@@ -189,7 +189,7 @@ def _links_to(path: str) -> Iterator[str]:
 
 
 def _hops(path: str) -> list[str]:
-    """Each place that the link `path` leads to, one after another, what is no link last; none where it is no link or leads nowhere."""
+    """Each place that the link `path` leads to, one after another, what is no link last; none where it leads nowhere."""
     found: list[str] = []
     for _ in range(40):
         if not os.path.islink(path):

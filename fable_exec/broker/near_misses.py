@@ -16,7 +16,7 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def near_miss(content: bytes, wanted: bytes) -> str:
-    """How `content`, which does not hold `wanted`, holds it otherwise, and what to do, for the end of a message; "" if not."""
+    """How `content`, which does not hold `wanted`, holds it otherwise and what to do, for the end of a message; "" if not."""
     if len(content) > _MOST_BYTES:
         return ""
     if _one_ending(wanted) in _one_ending(content):

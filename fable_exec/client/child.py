@@ -116,8 +116,17 @@ def start_child(policy: BrokerPolicy, python: str | None = None) -> Child:
     """Start `python -m fable_exec.server` with `policy`.
 
     Raises:
-        LaunchFailed: the interpreter could not be started.
+        LaunchFailed: the interpreter could not be started, or this process has no room for what it shares with it.
     """
+    try:
+        return _started(policy, python or interpreter())
+    except LaunchFailed:
+        raise
+    except OSError as error:
+        raise LaunchFailed.at("server", error.errno or 0, "what this process shares with it") from error
+
+
+def _started(policy: BrokerPolicy, program: str) -> Child:
     with ExitStack() as ours, ExitStack() as theirs:
         _take_standard_numbers(theirs)
         ours_admin, its_admin = socket.socketpair()
@@ -131,7 +140,6 @@ def start_child(policy: BrokerPolicy, python: str | None = None) -> Child:
         ours.callback(our_requests.close)
         theirs.callback(its_requests.close)
         our_answers, its_answers = _pipe(ours, theirs)
-        program = python or interpreter()
         argv = [program, "-P", "-m", "fable_exec.server"]
         passed = {"--policy-fd": document.fileno(), "--admin-fd": its_admin.fileno(), **_own_handle(theirs)}
         argv += [f"{option}={descriptor}" for option, descriptor in passed.items()]

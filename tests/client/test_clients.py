@@ -287,3 +287,31 @@ def test_a_frozen_application_is_not_started_again_in_place_of_the_launcher_prog
     )
     assert done.stdout.splitlines() == [*["interpreter True"] * 3, "True"], done.stderr[-2000:]
     assert not (tmp_path / "started").exists()
+
+
+NO_ROOM = """
+import os, resource, sys
+from pathlib import Path
+from fable_exec import BrokerClient, FableExecError
+from tests.doors import policy_for
+stages = set()
+policy = policy_for(Path(sys.argv[1]), allowed_executables=("true",))
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+before = sorted(os.listdir("/proc/self/fd"))
+for more in range(12):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(before) + more, hard))
+    try:
+        BrokerClient(policy).close()
+    except FableExecError as error:  # the broker inherits the limit, and may be what finds no room
+        stages.add(getattr(error, "stage", ""))
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+print("server" in stages, sorted(os.listdir("/proc/self/fd")) == before)
+"""
+
+
+@pytest.mark.requires_ability("linux")
+def test_a_host_without_room_for_a_broker_is_told_so_and_loses_nothing(workspace: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", NO_ROOM, str(workspace)], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "True True\n", done.stderr[-2000:]
