@@ -64,4 +64,4 @@ def test_what_succeeds_is_told_nothing_of(mode: str, name: str, workspace: Path)
 def test_pytest_is_told_nothing_of(mode: str, workspace: Path) -> None:
     (workspace / "test_it.py").write_text("def test_it(tmp_path):\n    (tmp_path / 'x').write_text('x')\n")
     with confined(workspace, mode, unlocked=True, allowed_executables=(sys.executable,)) as broker:
-        assert run(broker, sys.executable, "-m", "pytest", "-q").denials == ()
+        assert run(broker, sys.executable, "-m", "pytest", "-q", "-p", "no:fable_exec").denials == ()
