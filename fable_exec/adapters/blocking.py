@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import warnings
@@ -11,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapp
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar
 
+from fable_exec._sys.forks import ProcessLock
 from fable_exec.adapters.statuses import Completed
 from fable_exec.adapters.values import GlobResult, LaunchSpec, RunRequest, WorkspaceEvent
 from fable_exec.adapters.views import View
@@ -18,7 +20,7 @@ from fable_exec.adapters.workspace import AgentWorkspace
 from fable_exec.broker import AsyncExecutionBroker
 from fable_exec.calls.listening import check_blocking_listener
 from fable_exec.client import AsyncBrokerClient
-from fable_exec.errors import BrokerGone, Conflict
+from fable_exec.errors import BrokerGone, Conflict, InvalidRequest
 from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import (
     AppendResult,
@@ -68,7 +70,10 @@ class BlockingAgentWorkspace:
 
     def call(self, function: Callable[[AgentWorkspace], Coroutine[Any, Any, _T]]) -> _T:
         """Wait for a coroutine function that gets the asyncio workspace; it runs in the loop, so it must not block."""
-        return self._portal.wait(function(self._workspace))
+        work = function(self._workspace)
+        if not asyncio.iscoroutine(work):
+            raise InvalidRequest(f"function must be a coroutine function; what it gave is {type(work).__name__}")
+        return self._portal.wait(work)
 
     def probe(self) -> ProbeResult:
         """See AgentWorkspace.probe."""
@@ -92,7 +97,9 @@ class BlockingAgentWorkspace:
             while (event := self._portal.wait(_next(events))) is not None:
                 yield event
         finally:
-            self._portal.wait(_close(events))
+            # Where nothing can be asked of the loop it has ended all, or is another process's, or ends what is dropped in it.
+            with contextlib.suppress(BrokerGone, Conflict):
+                self._portal.wait(_close(events))
 
     def launch(
         self,
@@ -203,7 +210,7 @@ class _Portal:
 
     def __init__(self) -> None:
         self._owner = os.getpid()
-        self._changing = threading.Lock()
+        self._changing = ProcessLock()
         self._loop: asyncio.AbstractEventLoop | None = asyncio.new_event_loop()
         self._thread = threading.Thread(target=_serve, args=(self._loop,), name="fable_exec workspace", daemon=True)
         self._thread.start()
@@ -261,11 +268,21 @@ class _Portal:
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
-        loop.run_forever()
+        _run_to_its_stop(loop)
     finally:
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
+
+
+def _run_to_its_stop(loop: asyncio.AbstractEventLoop) -> None:
+    """Run it until `stop`. What a listener raises to end a whole program leaves the loop too; who called it gets it all the same,
+    and the others' calls go on."""
+    while True:
+        try:
+            return loop.run_forever()
+        except (SystemExit, KeyboardInterrupt):
+            continue
 
 
 class _Call(Generic[_T]):

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from fable_exec._sys.forks import ProcessLock
+
 __all__ = ["Face", "blocking"]
 
 _Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -75,7 +77,7 @@ class _LoopThread:
     """A loop in a thread, both made when they are first needed."""
 
     def __init__(self) -> None:
-        self._making = threading.Lock()
+        self._making = ProcessLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 

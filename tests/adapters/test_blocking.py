@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import inspect
-import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +18,8 @@ from fable_exec import AsyncBrokerClient, AsyncExecutionBroker, BrokerGone, Conf
 from fable_exec.adapters import AgentWorkspace, BlockingAgentWorkspace, CommandFinished, CommandOutput, RunRequest
 from tests.adapters.places import shell_policy
 from tests.cli.typed import is_running, until
+from tests.test_forked_hosts import in_a_child
+from tests.test_locks_at_a_fork import held_elsewhere
 
 pytestmark = pytest.mark.requires_ability("confinement")
 
@@ -91,6 +93,32 @@ def test_an_iterator_that_is_closed_early_ends_its_command(opened: BlockingAgent
     assert not is_running(marker)
 
 
+def test_an_iterator_may_be_closed_after_its_workspace(workspace: Path) -> None:
+    with BlockingAgentWorkspace(AsyncExecutionBroker(shell_policy(workspace))) as ws:
+        events, others = (ws.stream(RunRequest(["sleep", "60"])) for _ in range(2))
+        next(events), next(others)
+    events.close()
+    with pytest.raises(BrokerGone):
+        next(others)
+
+
+def test_what_gives_no_coroutine_is_refused(opened: BlockingAgentWorkspace) -> None:
+    with pytest.raises(InvalidRequest, match="coroutine function"):
+        opened.call(lambda ws: ws.root)  # type: ignore[arg-type,return-value]  # that is the fault
+
+
+def test_a_listener_that_ends_the_program_is_told_to_its_caller_and_holds_nobody_up(opened: BlockingAgentWorkspace) -> None:
+    def listener(_: object) -> None:
+        sys.exit(3)
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(opened.run, RunRequest("read line; echo $line", stdin=b"on\n"))
+        with pytest.raises(SystemExit):
+            opened.run(RunRequest(["true"]), listener)
+        assert other.result(20).stdout == "on\n"
+    assert opened.run(RunRequest(["echo", "on"])).stdout == "on\n"
+
+
 def test_one_that_is_dropped_warns_and_leaves_no_thread(workspace: Path) -> None:
     def drop() -> None:
         ws = BlockingAgentWorkspace(AsyncExecutionBroker(shell_policy(workspace)))
@@ -103,16 +131,21 @@ def test_one_that_is_dropped_warns_and_leaves_no_thread(workspace: Path) -> None
 
 
 def test_a_forked_child_is_told_so_and_may_close_its_copy(workspace: Path) -> None:
+    """Also of one that another thread was about to call."""
     with BlockingAgentWorkspace(AsyncExecutionBroker(shell_policy(workspace))) as ws:
-        child = os.fork()
-        if not child:
+        events = ws.stream(RunRequest(["cat", "/dev/zero"], on_output_limit="truncate"))
+        next(events)
+
+        def in_child() -> None:
             try:
                 ws.run(RunRequest(["true"]))
-            except Exception as error:
+            finally:
+                events.close()
                 ws.close()
-                os._exit(0 if type(error).__name__ == "Conflict" else 1)
-            os._exit(2)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+        with held_elsewhere(ws._portal._changing):
+            assert in_a_child(in_child).startswith("Conflict: this workspace belongs to process")
+        events.close()
         assert ws.run(RunRequest(["echo", "ours"])).stdout == "ours\n"
 
 
