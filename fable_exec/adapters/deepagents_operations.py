@@ -30,6 +30,7 @@ from fable_exec.errors import (
     PathPermission,
 )
 from fable_exec.outcome import EndedBy
+from fable_exec.protocol.encoding import safe_text
 
 __all__ = ["DeepAgentsOperations", "word_for"]
 
@@ -139,26 +140,26 @@ class DeepAgentsOperations:
         return {"path": path}
 
     def _edited(self, path: str, old: bytes, new: bytes, replace_all: bool) -> Answer:
-        before = self.workspace.read_bytes(_absolute(path))
+        at = _absolute(path)
+        before = self.workspace.read_bytes(at)
         count = before.count(old) if old else 0
         if count == 0:
             raise InvalidRequest("the string to replace was not found in the file" if old else "the string to replace is empty")
         if count > 1 and not replace_all:
             raise InvalidRequest(f"the string to replace stands in multiple places ({count}); give more of it, or replace all")
         digest = hashlib.sha256(before).hexdigest()
-        self.workspace.write_bytes(path, before.replace(old, new), expected_hash=digest)
+        self.workspace.write_bytes(at, before.replace(old, new), expected_hash=digest)
         return {"path": path, "occurrences": count}
 
     def _found(self, text: str, path: str, glob: str | None, max_count: int | None) -> Answer:
+        start = _absolute(path)
         wanted = None if glob is None else _pattern(glob if "/" in glob else f"**/{glob}")
         name = None if wanted is None or wanted.parts[-1] == "**" else wanted.parts[-1]
         # One more than is wanted, so that exactly as many as are wanted are not taken for a part.
-        found = self.workspace.grep(
-            text, _absolute(path), name_pattern=name, max_matches=None if max_count is None else max_count + 1
-        )
-        below = [each for each in found.matches if wanted is None or wanted.fits(_names_below(path, each.path))]
+        found = self.workspace.grep(text, start, name_pattern=name, max_matches=None if max_count is None else max_count + 1)
+        below = [each for each in found.matches if wanted is None or wanted.fits(_names_below(start, each.path))]
         shown = below if max_count is None else below[:max_count]
-        matches = [{"path": each.path, "line": each.line, "text": each.text} for each in shown]
+        matches = [{"path": safe_text(each.path), "line": each.line, "text": each.text} for each in shown]
         return {"matches": matches, "truncated": found.truncated or len(below) > len(shown)}
 
     def _matching(self, pattern: str, path: str) -> Answer:
@@ -172,7 +173,10 @@ class DeepAgentsOperations:
                 known = self.workspace.stat(path)
             except PathError:
                 continue  # gone since
-            yield _information(path, known.kind, known.size_bytes)
+            except InvalidRequest:  # no name that a request could give, and so nothing is known of it
+                yield _information(path, "other", None)
+            else:
+                yield _information(path, known.kind, known.size_bytes)
 
     def _uploaded(self, path: str, content: bytes) -> Answer:
         try:
@@ -230,7 +234,7 @@ def _answer(act: Callable[[], Answer]) -> Answer:
 def _absolute(path: str) -> str:
     if not path.startswith("/"):
         raise InvalidRequest(f"path {path!a:.200} must be absolute")
-    return path.rstrip("/") or "/"
+    return "/" + "/".join(name for name in path.split("/") if name not in ("", "."))
 
 
 def _pattern(text: str) -> PathPattern:
@@ -271,7 +275,8 @@ def _contents(content: str, encoding: str) -> Answer:
 
 
 def _information(path: str, kind: str, size: int | None) -> Answer:
-    return {"path": path, "is_dir": kind == "directory"} | ({} if size is None or kind == "directory" else {"size": size})
+    is_dir = kind == "directory"
+    return {"path": safe_text(path), "is_dir": is_dir} | ({} if size is None or is_dir else {"size": size})
 
 
 def _names_below(directory: str, path: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import fnmatch
 import attrs
 
 from fable_exec.errors import InvalidRequest
-from fable_exec.protocol.rules import shown
+from fable_exec.protocol import rules
 
 __all__ = ["PathPattern"]
 
@@ -26,12 +26,12 @@ class PathPattern:
 
     @classmethod
     def parse(cls, text: str) -> PathPattern:
-        """Raises InvalidRequest for an empty or overlong pattern, and for one with "..", which nothing could fit."""
-        parts = tuple(part for part in text.split("/") if part not in ("", "."))
+        """Raises InvalidRequest for what is no text, an empty or overlong one, and one with "..", which nothing could fit."""
+        parts = tuple(part for part in rules.phrase(text, "pattern").split("/") if part not in ("", "."))
         if not parts or len(text) > _MAX_CHARACTERS:
             raise InvalidRequest(f"pattern must be 1 to {_MAX_CHARACTERS} characters and name something")
         if ".." in parts:
-            raise InvalidRequest(f"pattern {shown(text)} has '..', which no path of a workspace has")
+            raise InvalidRequest(f"pattern {rules.shown(text)} has '..', which no path of a workspace has")
         deduplicated = (part for at, part in enumerate(parts) if part != "**" or at == 0 or parts[at - 1] != "**")
         return cls(tuple(deduplicated))
 

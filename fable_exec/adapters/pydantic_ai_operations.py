@@ -18,7 +18,7 @@ from fable_exec.adapters.links import resolved
 from fable_exec.adapters.statuses import Completed, completed, refused
 from fable_exec.adapters.values import RunRequest
 from fable_exec.adapters.workspace import AgentWorkspace
-from fable_exec.errors import Denied, InvalidRequest, LaunchFailed, PathDenied, PathError, PathNotDirectory, PathNotFound
+from fable_exec.errors import Denied, InvalidRequest, LaunchFailed, PathDenied, PathError, PathNotDirectory
 
 __all__ = ["Entry", "PydanticAiOperations"]
 
@@ -147,5 +147,5 @@ class PydanticAiOperations:
     async def _led_to(self, name: str, path: str) -> Entry:
         try:
             return attrs.evolve(await self.stat(path), name=name)
-        except (PathNotFound, PathNotDirectory, PathDenied, OSError):
+        except (OSError, InvalidRequest):  # also of a name that no request could give, which is not UTF-8
             return Entry(name=name, path=path, is_dir=False, size=None)

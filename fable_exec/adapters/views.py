@@ -39,12 +39,12 @@ class WorkspaceView:
         return self.workspace if self.kind == "host" else "/"
 
     def inner(self, path: str) -> str:
-        """The path relative to the workspace, "." for the workspace.
+        """The path relative to the workspace, "." for the workspace. What is no text stays as it is, and is refused at the door.
 
         Raises:
             PathDenied: it is absolute and lies elsewhere (reason "outside").
         """
-        if not path.startswith("/"):
+        if not isinstance(path, str) or not path.startswith("/"):
             return path
         if self.kind == "root":
             return path.lstrip("/") or "."

@@ -61,6 +61,7 @@ from fable_exec.protocol import (
     Started,
     StatResult,
     WriteResult,
+    rules,
 )
 from fable_exec.writelock import WriteLock
 
@@ -282,7 +283,7 @@ class AgentWorkspace:
         Directories that the path rules protect are left out. Bounded in matches and in directories looked at.
         """
         wanted = PathPattern.parse(pattern)
-        limit = min(max_matches or _MAX_GLOB_MATCHES, _MAX_GLOB_MATCHES)
+        limit = min(_MAX_GLOB_MATCHES, _MAX_GLOB_MATCHES if max_matches is None else rules.count(max_matches, "max_matches"))
         start = self._view.inner(path)
         first = await self._broker.list_directory(start)
         walk = _GlobWalk(self._broker, wanted, limit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -177,6 +178,23 @@ def test_what_is_no_text_is_read_in_base64_and_the_empty_file_is_a_text(workspac
         read = backend.read(f"{workspace}/bytes")["file_data"]
         assert (read["encoding"], base64.b64decode(read["content"])) == ("base64", bytes(range(256)))
         assert backend.read(f"{workspace}/empty") == {"file_data": {"content": "", "encoding": "utf-8"}}
+
+
+def test_a_name_that_is_not_utf8_is_told_as_a_model_can_be_told(workspace: Path) -> None:
+    (workspace / os.fsdecode(b"odd\xff")).write_text("within")
+    with operations(shell_policy(workspace), unlocked=False) as backend:
+        for answer in (backend.ls(str(workspace)), backend.glob("odd*"), backend.grep("within")):
+            [paths] = [[each["path"] for each in listed] for listed in answer.values() if isinstance(listed, list)]
+            assert paths == [f"{workspace}/odd\ufffd"], answer
+
+
+def test_a_search_below_a_path_does_not_depend_on_its_spelling(workspace: Path) -> None:
+    (workspace / "src/deep").mkdir(parents=True)
+    (workspace / "src/deep/a.py").write_text("within")
+    with operations(shell_policy(workspace), unlocked=False) as backend:
+        for spelling in (f"{workspace}/src", f"{workspace}/./src/", f"/{workspace}//src/."):
+            found = backend.grep("within", spelling, "deep/*.py")
+            assert [each["path"] for each in found["matches"]] == [f"{workspace}/src/deep/a.py"], spelling
 
 
 def test_an_edit_replaces_one_place_or_all_and_says_how_many(workspace: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -133,7 +134,8 @@ async def files_are_worked_on(peer: Peer) -> None:
     assert (peer.directory / "raw").read_bytes() == raw
     back = await peer.call("read_file", path="raw")
     assert (back["encoding"], base64.b64decode(back["content"])) == ("base64", raw)
-    assert "base64" in await peer.refused("write_file", path="raw", content="!", encoding="base64")
+    for wrong in ("!", "é"):
+        assert "not base64" in await peer.refused("write_file", path="raw", content=wrong, encoding="base64")
     assert (await peer.call("search_files", query="Baum"))["matches"][0]["line"] == 2
     assert (await peer.call("find_files", pattern="**/*.py"))["matches"] == [written["path"]]
     assert (await peer.call("make_directory", path="d/e"))["created"]
@@ -142,6 +144,17 @@ async def files_are_worked_on(peer: Peer) -> None:
     assert [each["name"] for each in (await peer.call("list_directory", path="d"))["entries"]] == ["e", "raw"]
     assert (await peer.call("remove_path", path="d", recursive=True))["removed"] == 3
     await peer.lock()
+
+
+@body
+async def a_name_that_is_not_utf8_is_told_and_ends_nothing(peer: Peer) -> None:
+    awkward = Path(os.fsdecode(os.fsencode(peer.directory) + b"/other\xff"))
+    awkward.write_text("within\n")
+    awkward.chmod(0o600)
+    assert "other\ufffd" in {each["name"] for each in (await peer.call("list_directory"))["entries"]}
+    assert (await peer.call("find_files", pattern="other*"))["matches"] == [f"{peer.directory}/other\ufffd"]
+    assert (await peer.call("search_files", query="within"))["matches"][0]["path"] == f"{peer.directory}/other\ufffd"
+    awkward.unlink()
 
 
 @body
@@ -309,7 +322,7 @@ def test_roots_of_a_client_that_do_not_hold_the_workspace_refuse_every_call(mode
             return types.ListRootsResult(roots=[types.Root(uri=root.as_uri()) for root in roots])
 
         async with in_process(shell_policy(workspace), mode=mode, list_roots_callback=list_roots) as peer:
-            if roots and workspace not in roots and workspace.parent not in roots:
+            if roots and not any(workspace.is_relative_to(root.resolve()) for root in roots):
                 assert "do not hold the workspace" in await peer.refused("write_file", path="a", content="x")
                 return await peer.refused("stat_path", path=".")
             return str((await peer.call("stat_path", path="."))["kind"])
@@ -317,6 +330,9 @@ def test_roots_of_a_client_that_do_not_hold_the_workspace_refuse_every_call(mode
     async def act() -> None:
         assert await outcome(workspace) == await outcome(Path("/srv/other"), workspace.parent) == "directory"
         assert await outcome() == "directory"
+        linked = workspace.parent / "linked"
+        linked.symlink_to(workspace)
+        assert await outcome(linked) == "directory"
         assert (await outcome(workspace.parent / "other")).startswith("denied: ")
 
     asyncio.run(act())

@@ -191,6 +191,8 @@ def test_paths_lead_through_links_within_the_workspace_and_no_further(workspace:
         "link": f"{at}/target", "file": "target/file", "loop": "loop", "out": str(tmp_path), "dangling": "nowhere",
     }.items():  # fmt: skip
         (workspace / name).symlink_to(leads_to)
+    awkward = os.fsdecode(b"odd\xff")
+    (workspace / awkward).symlink_to(awkward * 2)
 
     async def body(backend: PydanticAiOperations) -> None:
         assert await backend.read_bytes(f"{at}/link/file") == b"old"
@@ -198,7 +200,7 @@ def test_paths_lead_through_links_within_the_workspace_and_no_further(workspace:
         assert (workspace / "file").is_symlink() and (workspace / "target/file").read_text() == "new"
         assert {each.name: (each.is_dir, each.size) for each in await backend.list_dir(at)} == {
             "target": (True, None), "link": (True, None), "file": (False, 3),
-            "loop": (False, None), "out": (False, None), "dangling": (False, None),
+            "loop": (False, None), "out": (False, None), "dangling": (False, None), awkward: (False, None),
         }  # fmt: skip
         assert (await backend.stat(f"{at}/link")).is_dir
         assert not await backend.exists(f"{at}/dangling")

@@ -148,6 +148,7 @@ def test_refusals_raise_or_become_a_status(door: str, workspace: Path) -> None:
             (RunRequest(["echo"], cwd="/elsewhere"), PathDenied, 126),
             (RunRequest(["echo"], timeout_seconds=-1), InvalidRequest, 2),
             (RunRequest([]), InvalidRequest, 2),
+            (RunRequest(["echo"], cwd=workspace), InvalidRequest, 2),  # type: ignore[arg-type]  # that is the fault
             (RunRequest(["echo"], cwd="missing"), PathNotFound, 125),
         ):
             with pytest.raises(kind) as caught:
@@ -311,8 +312,9 @@ def test_glob_finds_what_fits(pattern: str, expected: set[str], workspace: Path)
         assert set(found.matches) == {f"{workspace}/{name}" for name in expected} and not found.truncated
         if len(expected) > 1:
             assert (await ws.glob(pattern, max_matches=1)).truncated
-        with pytest.raises(InvalidRequest):
-            await ws.glob("../*")
+        for wrong, most in (("../*", None), (None, None), ("*", 0), ("*", -1), ("*", True)):
+            with pytest.raises(InvalidRequest):
+                await ws.glob(wrong, max_matches=most)  # type: ignore[arg-type]  # that is the fault
 
     within(shell_policy(workspace), body)
 

@@ -6,6 +6,8 @@ Roots are asked for with each call, because they may change; in protocols from 2
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -35,14 +37,14 @@ async def check_roots(
     if capabilities is None or capabilities.roots is None:
         return None
     if context.session.can_send_request:
-        _refuse_others(await _asked(context), workspace)
+        await asyncio.to_thread(_refuse_others, await _asked(context), workspace)
         return None
     answer = (params.input_responses or {}).get(_KEY)
     if answer is None:
         return types.InputRequiredResult(input_requests={_KEY: types.ListRootsRequest()})
     if not isinstance(answer, types.ListRootsResult):
         raise Denied("the client did not answer with its roots")
-    _refuse_others(answer, workspace)
+    await asyncio.to_thread(_refuse_others, answer, workspace)
     return None
 
 
@@ -57,14 +59,20 @@ async def _asked(context: ServerRequestContext[Any, Any]) -> types.ListRootsResu
 
 
 def _refuse_others(told: types.ListRootsResult, workspace: str) -> None:
-    roots = [_path_of(str(root.uri)) for root in told.roots]
-    if roots and not any(root is not None and PurePosixPath(workspace).is_relative_to(root) for root in roots):
+    roots = [str(root.uri) for root in told.roots]
+    if roots and not any(_holds(uri, workspace) for uri in roots):
         raise Denied(
             f"the roots of this client do not hold the workspace {workspace}: open that directory, or start this server with "
             "another workspace"
         )
 
 
-def _path_of(uri: str) -> str | None:
+def _holds(uri: str, workspace: str) -> bool:
+    """Whether it is a directory that the workspace is in. The workspace's name has no links in it, that of a root may."""
     parts = urlsplit(uri)
-    return unquote(parts.path) if parts.scheme == "file" and parts.netloc in ("", "localhost") else None
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return False
+    try:
+        return PurePosixPath(workspace).is_relative_to(os.path.realpath(unquote(parts.path)))
+    except ValueError:  # a NUL
+        return False

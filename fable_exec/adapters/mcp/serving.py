@@ -24,6 +24,7 @@ from fable_exec.adapters.views import View
 from fable_exec.adapters.workspace import AgentWorkspace
 from fable_exec.calls import AsyncCalls
 from fable_exec.errors import FableExecError
+from fable_exec.protocol.encoding import safe_text
 from fable_exec.protocol.rules import shown
 
 __all__ = ["NAME", "build_server", "serve_stdio"]
@@ -124,14 +125,17 @@ class _Desk:
 
 
 def _result(members: dict[str, Any]) -> types.CallToolResult:
-    """The structured answer, and the same as text for peers that know only that."""
-    text = types.TextContent(type="text", text=json.dumps(members, ensure_ascii=False))
-    return types.CallToolResult(content=[text], structured_content=members)
+    """The structured answer, and the same as text for peers that know only that.
+
+    A name that is not UTF-8 is told as a broker's wire tells it: half a surrogate pair cannot be sent, and would end the server.
+    """
+    text = safe_text(json.dumps(members, ensure_ascii=False))
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], structured_content=json.loads(text))
 
 
 def _refusal(text: str) -> types.CallToolResult:
     """What the model can read and mend; not an error of the protocol."""
-    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
+    return types.CallToolResult(content=[types.TextContent(type="text", text=safe_text(text))], is_error=True)
 
 
 def _faults(error: ValidationError) -> str:

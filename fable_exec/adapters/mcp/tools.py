@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Awaitable, Callable, Iterable
 from os.path import basename
 from typing import Any
@@ -16,8 +14,8 @@ from fable_exec.adapters.mcp.progress import Progress, Report
 from fable_exec.adapters.shelltext import SHELLS
 from fable_exec.adapters.values import RunRequest
 from fable_exec.adapters.workspace import AgentWorkspace
-from fable_exec.errors import InvalidRequest
 from fable_exec.policy import BrokerPolicy
+from fable_exec.protocol.decoding import to_bytes
 
 __all__ = ["Call", "Tool", "tools_for"]
 
@@ -161,12 +159,7 @@ async def _find(call: Call, given: arguments.Find) -> reports.FoundPaths:
 
 
 def _content(given: arguments.Write | arguments.Append) -> bytes:
-    if given.encoding == "utf-8":
-        return given.content.encode()
-    try:
-        return base64.b64decode(given.content, validate=True)
-    except binascii.Error as error:
-        raise InvalidRequest(f"content is not base64: {error}") from None
+    return to_bytes(given.content, given.encoding, "content")
 
 
 _FILE_TOOLS = (
