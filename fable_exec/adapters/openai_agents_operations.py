@@ -7,6 +7,7 @@ classes, and its own way to apply a diff.
 from __future__ import annotations
 
 import hashlib
+import posixpath
 from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
@@ -53,7 +54,7 @@ class OpenAiAgentsOperations:
         """Run shell texts one after the other; none is started after one that ran out of time.
 
         Args:
-            max_output_length: characters kept of each stream, from its beginning and its end.
+            max_output_length: characters kept of each stream, from its beginning and its end; less than none is none.
         """
         outputs = []
         for command in commands:
@@ -82,16 +83,27 @@ class OpenAiAgentsOperations:
 
         async def act() -> str:
             before = await self.workspace.read_bytes(path)
+            after = _encoded(apply(_decoded(before, path), diff))
             digest = hashlib.sha256(before).hexdigest()
-            if move_to is not None and await self.workspace.exists(move_to):
-                raise PathExists(f"{move_to!a:.200} is there already", reason="exists", path=move_to)
-            await self.workspace.write_bytes(path, _encoded(apply(_decoded(before, path), diff)), expected_hash=digest)
             if move_to is None:
+                await self.workspace.write_bytes(path, after, expected_hash=digest)
                 return f"updated {path}"
-            await self.workspace.move(path, move_to)
+            await self._change_moved(path, move_to, after, digest)
             return f"updated {path}, which is {move_to} now"
 
         return await _patched(act)
+
+    async def _change_moved(self, path: str, move_to: str, after: bytes, digest: str) -> None:
+        """Move first, which a place that cannot be had refuses, and then change; what could not be changed goes back."""
+        if await self.workspace.exists(move_to):
+            raise PathExists(f"{move_to!a:.200} is there already", reason="exists", path=move_to)
+        await self.workspace.make_dir(posixpath.dirname(move_to) or ".")
+        await self.workspace.move(path, move_to)
+        try:
+            await self.workspace.write_bytes(move_to, after, expected_hash=digest)
+        except FableExecError:
+            await self.workspace.move(move_to, path)
+            raise
 
     async def delete(self, path: str) -> Patched:
         """Remove a file; a directory only if it is empty."""
@@ -127,7 +139,8 @@ def _encoded(text: str) -> bytes:
 
 
 def _cut(text: str, length: int | None) -> str:
-    if length is None or len(text) <= length:
+    if not text or length is None or len(text) <= length:
         return text
+    length = max(length, 0)
     head, tail = length - length // 2, length // 2
     return text[:head] + _CUT.format(count=len(text) - length) + (text[-tail:] if tail else "")

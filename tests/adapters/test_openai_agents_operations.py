@@ -51,6 +51,9 @@ def test_output_is_cut_in_its_middle_or_ends_the_command(workspace: Path) -> Non
         (cut,) = await tools.run(["printf 'Anfang%0100dEnde' 0"], max_output_length=10)
         assert cut.stdout.startswith("Anfan\n[... 100 characters left out ...]\n")
         assert cut.stdout.endswith("0Ende")
+        for none in (0, -3):
+            (cut,) = await tools.run(["printf 0123456789"], max_output_length=none)
+            assert (cut.stdout, cut.stderr) == ("\n[... 10 characters left out ...]\n", "")
         (much,) = await tools.run(["yes | head -c 100000"])
         assert much.exit_code == 137
 
@@ -94,7 +97,8 @@ def test_a_patch_is_made_whole_or_the_file_stays_as_it_was(workspace: Path) -> N
         again = await tools.create("deep/file", ">other", replaced)
         assert (again.made, "there already" in again.output) == (False, True)
         assert (await tools.update("deep/file", f"{large}>eins zwei", replaced)).made
-        assert (await tools.update("deep/file", "zwei>drei", replaced, move_to="moved")).made
+        assert (await tools.update("deep/file", "zwei>zwei", replaced, move_to="other/deeper/file")).made
+        assert (await tools.update("other/deeper/file", "zwei>drei", replaced, move_to="moved")).made
         assert (workspace / "moved").read_text() == "eins drei" and not (workspace / "deep/file").exists()
         unfit = await tools.update("moved", "absent>x", replaced)
         assert (unfit.made, "does not fit" in unfit.output) == (False, True)
@@ -103,7 +107,10 @@ def test_a_patch_is_made_whole_or_the_file_stays_as_it_was(workspace: Path) -> N
             await tools.update("bytes", "x>y", replaced),
             await tools.update("missing", "x>y", replaced),
             await tools.update("moved", "eins>\ud800", replaced),
-            await tools.update("moved", "eins>zwei", replaced, move_to="bytes"),
+            *[
+                await tools.update("moved", "eins>zwei", replaced, move_to=to)
+                for to in ("bytes", "bytes/below", "../out", "deep")
+            ],
             await tools.create("/etc/file", ">x", replaced),
             await tools.delete("deep/none"),
         ):
@@ -122,10 +129,12 @@ def test_a_file_that_was_changed_meanwhile_is_left_as_it_is(workspace: Path) -> 
         return replaced(text, diff)
 
     async def body(tools: OpenAiAgentsOperations) -> None:
-        assert (await tools.update("file", "old>new", meanwhile)).output.startswith("conflict: ")
+        for to in (None, "moved"):
+            assert (await tools.update("file", "old>new", meanwhile, move_to=to)).output.startswith("conflict: ")
+            assert [each.name for each in workspace.iterdir()] == ["file"] and (workspace / "file").read_text() == "theirs"
+            (workspace / "file").write_text("old")
 
     told(shell_policy(workspace), body, unlocked=True)
-    assert (workspace / "file").read_text() == "theirs"
 
 
 def test_while_writes_are_locked_no_patch_is_made(workspace: Path) -> None:
