@@ -17,7 +17,6 @@ from fable_exec.outcome import EndedBy
 from fable_exec.protocol import CommandResult
 
 __all__ = [
-    "SIGNAL_BASE",
     "STATUS_OF_REASON",
     "Completed",
     "Status",
@@ -26,11 +25,8 @@ __all__ = [
     "refused",
     "status_of",
     "status_of_refusal",
+    "status_of_signal",
 ]
-
-SIGNAL_BASE = 128
-"""A leader that signal n ended has the status SIGNAL_BASE + n."""
-
 
 class Status(IntEnum):
     """The statuses that are ours, not the command's."""
@@ -56,7 +52,7 @@ STATUS_OF_REASON: Mapping[EndedBy, Status | None] = MappingProxyType(
         EndedBy.BROKER_LOST: Status.OWN_FAILURE,
     }
 )
-"""None: the kernel's status of the leader says it, n for an exit and SIGNAL_BASE + n for a signal."""
+"""None: the kernel's status of the leader says it, n for an exit and `status_of_signal(n)` for a signal."""
 
 
 def status_of(result: CommandResult) -> int:
@@ -65,10 +61,17 @@ def status_of(result: CommandResult) -> int:
     if ours is not None:
         return ours
     if result.outcome is EndedBy.SIGNALED:
-        return Status.OWN_FAILURE if result.signal is None else SIGNAL_BASE + result.signal
+        return Status.OWN_FAILURE if result.signal is None else status_of_signal(result.signal)
     if result.exit_code is None:
         return Status.OWN_FAILURE
     return Status.DENIED if is_failed_by_policy(result) else result.exit_code
+
+
+def status_of_signal(number: int) -> int:
+    """What shells report for a process that signal `number` ended."""
+    from fable_exec.lifecycle import SIGNAL_BASE  # for those alone: every other command does without that room
+
+    return SIGNAL_BASE + number
 
 
 def is_failed_by_policy(result: CommandResult) -> bool:
@@ -83,7 +86,7 @@ def status_of_refusal(error: BaseException) -> int:
     if isinstance(error, InvalidRequest):
         return Status.USAGE
     if isinstance(error, LaunchFailed) and error.stage == "exec":
-        from fable_exec.lifecycle import status_of_failed_exec  # for those alone: every other command does without that room
+        from fable_exec.lifecycle import status_of_failed_exec  # for those alone, too
 
         return status_of_failed_exec(error.errno or 0)
     return Status.OWN_FAILURE

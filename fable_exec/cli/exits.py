@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from fable_exec.adapters.statuses import SIGNAL_BASE, Status, is_failed_by_policy, status_of, status_of_refusal
+from fable_exec.adapters.statuses import Status, is_failed_by_policy, status_of, status_of_refusal, status_of_signal
 from fable_exec.errors import (
     Conflict,
     IdentityLost,
@@ -54,15 +54,12 @@ class SuperviseExit(IntEnum):
     UNVERIFIED = 5
 
 
-def of_signal(number: int) -> int:
-    """What shells report for a process that signal `number` ended."""
-    return SIGNAL_BASE + number
-
-
 of_result = status_of
 """The status of `run` for a command that ran."""
 of_run_failure = status_of_refusal
 """The status of `run` when nothing ran, or nothing is known about what ran."""
+of_signal = status_of_signal
+"""The status of a command that signal `number` ended."""
 
 
 def of_failure(error: Exception) -> int:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from fable_exec import errors
-from fable_exec.adapters.statuses import SIGNAL_BASE, STATUS_OF_REASON, Status, refused, status_of, status_of_refusal
+from fable_exec.adapters.statuses import STATUS_OF_REASON, Status, refused, status_of, status_of_refusal
+from fable_exec.lifecycle import SIGNAL_BASE
 from fable_exec.outcome import Denial, EndedBy, Outcome
 from fable_exec.protocol import CommandResult
 
