@@ -19,6 +19,7 @@ from fable_exec.adapters.globbing import PathPattern
 from fable_exec.adapters.statuses import Completed
 from fable_exec.adapters.values import RunRequest
 from fable_exec.adapters.workspace import AgentWorkspace
+from fable_exec.calls.building import as_bytes
 from fable_exec.errors import (
     Denied,
     FableExecError,
@@ -95,11 +96,11 @@ class DeepAgentsOperations:
 
     def write(self, file_path: str, content: str) -> Answer:
         """Give a file exactly `content`."""
-        return _answer(lambda: self._written(file_path, _encoded(content)))
+        return _answer(lambda: self._written(file_path, as_bytes(content, "content")))
 
     def edit(self, file_path: str, old: str, new: str, replace_all: bool = False) -> Answer:
         """Replace the one place where `old` stands, or every one. A file that was changed meanwhile stays as it is."""
-        return _answer(lambda: self._edited(file_path, _encoded(old), _encoded(new), replace_all))
+        return _answer(lambda: self._edited(file_path, as_bytes(old, "old"), as_bytes(new, "new"), replace_all))
 
     def delete(self, file_path: str) -> Answer:
         """Remove a path with all below it."""
@@ -242,13 +243,6 @@ def _pattern(text: str) -> PathPattern:
     if "{" in text:
         raise InvalidRequest(f"pattern {text!a:.200} has braces, which have no meaning here; ask for one pattern after the other")
     return PathPattern.parse(text)
-
-
-def _encoded(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise InvalidRequest("the text has half of a surrogate pair, which no file can hold as UTF-8") from None
 
 
 def _window(data: bytes, offset: int, limit: int) -> Answer:

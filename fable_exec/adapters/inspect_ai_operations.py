@@ -17,6 +17,7 @@ from fable_exec.adapters.statuses import Completed, completed, refused
 from fable_exec.adapters.values import RunRequest
 from fable_exec.adapters.workspace import AgentWorkspace
 from fable_exec.broker import AsyncExecutionBroker
+from fable_exec.calls.building import as_bytes
 from fable_exec.errors import Denied, LaunchFailed, PolicyError
 from fable_exec.policy import BrokerPolicy, read_document
 
@@ -95,7 +96,7 @@ class InspectOperations:
         """
         if user is not None:
             raise PermissionError(errno.EPERM, f"commands run as the user of this environment, not as {user!a:.100}")
-        given = stdin.encode() if isinstance(stdin, str) else stdin
+        given = None if stdin is None else as_bytes(stdin, "input")
         request = RunRequest(tuple(command), cwd=cwd, env=env or {}, stdin=given, timeout_seconds=timeout)
         try:
             return completed(await self.workspace.run(request))
@@ -113,7 +114,7 @@ class InspectOperations:
     async def write(self, path: str, contents: str | bytes) -> None:
         """Give a file exactly `contents`; missing parents are made. PermissionError for one that this user may not write to."""
         await self._check_writable(path)
-        await self.workspace.write_bytes(path, contents.encode() if isinstance(contents, str) else contents)
+        await self.workspace.write_bytes(path, as_bytes(contents, "contents"))
 
     async def _check_writable(self, path: str) -> None:
         """A file is replaced whole, which needs no permission on what it replaces; inspect-ai counts on that one."""

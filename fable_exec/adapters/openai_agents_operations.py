@@ -14,6 +14,7 @@ import attrs
 
 from fable_exec.adapters.values import RunRequest
 from fable_exec.adapters.workspace import AgentWorkspace
+from fable_exec.calls.building import as_bytes
 from fable_exec.errors import FableExecError, InvalidRequest, PathExists
 
 __all__ = ["ApplyDiff", "OpenAiAgentsOperations", "Patched", "ShellOutput"]
@@ -73,7 +74,7 @@ class OpenAiAgentsOperations:
         async def act() -> str:
             if await self.workspace.exists(path):
                 raise PathExists(f"{path!a:.200} is there already; update it", reason="exists", path=path)
-            await self.workspace.write_bytes(path, _encoded(apply("", diff)))
+            await self.workspace.write_bytes(path, as_bytes(apply("", diff), "the patched text"))
             return f"created {path}"
 
         return await _patched(act)
@@ -83,7 +84,7 @@ class OpenAiAgentsOperations:
 
         async def act() -> str:
             before = await self.workspace.read_bytes(path)
-            after = _encoded(apply(_decoded(before, path), diff))
+            after = as_bytes(apply(_decoded(before, path), diff), "the patched text")
             digest = hashlib.sha256(before).hexdigest()
             if move_to is None:
                 await self.workspace.write_bytes(path, after, expected_hash=digest)
@@ -129,13 +130,6 @@ def _decoded(data: bytes, path: str) -> str:
         return data.decode()
     except UnicodeDecodeError:
         raise InvalidRequest(f"{path!a:.200} is no text in UTF-8, and cannot be patched") from None
-
-
-def _encoded(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise InvalidRequest("the text has half of a surrogate pair, which no file can hold as UTF-8") from None
 
 
 def _cut(text: str, length: int | None) -> str:

@@ -28,6 +28,7 @@ __all__ = [
     "status_of_signal",
 ]
 
+
 class Status(IntEnum):
     """The statuses that are ours, not the command's."""
 

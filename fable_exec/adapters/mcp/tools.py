@@ -14,6 +14,7 @@ from fable_exec.adapters.mcp.progress import Progress, Report
 from fable_exec.adapters.shelltext import SHELLS
 from fable_exec.adapters.values import RunRequest
 from fable_exec.adapters.workspace import AgentWorkspace
+from fable_exec.calls.building import as_bytes
 from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol.decoding import to_bytes
 
@@ -92,7 +93,7 @@ async def _run(call: Call, command: str | list[str], given: arguments.Execute | 
         command,
         cwd=given.cwd,
         env=given.env,
-        stdin=None if given.stdin is None else given.stdin.encode(),
+        stdin=None if given.stdin is None else as_bytes(given.stdin, "stdin"),
         timeout_seconds=given.timeout_seconds,
         idle_timeout_seconds=given.idle_timeout_seconds,
     )
