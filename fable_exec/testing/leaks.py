@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import threading
@@ -28,6 +29,16 @@ def open_descriptors() -> dict[int, str]:
     return found
 
 
+def _identities() -> set[tuple[int, int, int]]:
+    """Number, device and file of every descriptor: a number that was given back may have been given out again."""
+    found = set()
+    for number in open_descriptors():
+        with contextlib.suppress(OSError):  # closed since, by another thread
+            known = os.fstat(number)
+            found.add((number, known.st_dev, known.st_ino))
+    return found
+
+
 def children() -> set[int]:
     """Process ids of the children of every thread of this process; where there is no /proc nobody tells, and it is empty."""
     found: set[int] = set()
@@ -49,7 +60,7 @@ def nothing_left() -> Iterator[None]:
     Raises:
         AssertionError: something was left; it lists what.
     """
-    before = set(open_descriptors()), set(threading.enumerate()), children()
+    before = _identities(), set(threading.enumerate()), children()
     yield
     if _left(before) != _NOTHING:
         # What an exception's cycle still holds is not left. To collect every time would take most of the suite's time.
@@ -57,11 +68,12 @@ def nothing_left() -> Iterator[None]:
     assert _left(before) == _NOTHING
 
 
-_Before = tuple[set[int], set[threading.Thread], set[int]]
+_Before = tuple[set[tuple[int, int, int]], set[threading.Thread], set[int]]
 _NOTHING: tuple[dict[int, str], list[str], set[int]] = ({}, [], set())
 
 
 def _left(before: _Before) -> tuple[dict[int, str], list[str], set[int]]:
     descriptors, threads, processes = before
-    left = {number: target for number, target in open_descriptors().items() if number not in descriptors}
+    new = {number for number, *_ in _identities() - descriptors}
+    left = {number: target for number, target in open_descriptors().items() if number in new}
     return left, [thread.name for thread in threading.enumerate() if thread not in threads], children() - processes

@@ -51,9 +51,12 @@ def fable_policy(fable_workspace: Path) -> BrokerPolicy:
 
 
 @pytest.fixture
-def fable_broker(fable_policy: BrokerPolicy) -> Iterator[ExecutionBroker]:
+def fable_broker(fable_policy: BrokerPolicy, request: pytest.FixtureRequest) -> Iterator[ExecutionBroker]:
     """A broker in this process under `fable_policy`; writes are unlocked where that has the digest of the plugin's token."""
     import hashlib
+
+    if "fable_leak_check" in request.fixturenames:  # whatever the order in a test's arguments, it looks once the broker is closed
+        request.getfixturevalue("fable_leak_check")
 
     from fable_exec import ExecutionBroker
 

@@ -22,12 +22,16 @@ from fable_exec.outcome import Captured, Outcome
 from fable_exec.protocol import (
     Append,
     CommandResult,
+    EditFile,
     ExecuteCommand,
     InspectFiles,
     InspectResult,
     MovePath,
     Request,
     Result,
+    StartCommand,
+    StatPath,
+    StatResult,
     WriteFile,
 )
 
@@ -135,6 +139,7 @@ class LeavesWhatLeftTheSession(_WithPopen):
             pass  # nobody is left in it
         for pipe in (*pipes, process.stdin):
             pipe.close()
+        time.sleep(0.05)  # what was killed takes a moment to die
         return out, err
 
 
@@ -261,6 +266,57 @@ class MovesOverWhatIsThere(Broken):
         return super().perform(attrs.evolve(request, replace=True) if isinstance(request, MovePath) else request, on_event)
 
 
+class DescribesAnything(Broken):
+    """Only what reads and writes was guarded."""
+
+    def perform(self, request: Request, on_event: OnEvent | None = None) -> Result:
+        if isinstance(request, StatPath):
+            found = os.stat(self.root / request.path.replace("\0", "").removesuffix("/x"))
+            return StatResult(path=request.path, kind="file", size_bytes=found.st_size, mode=0, links=1, modified_seconds=0)
+        return super().perform(request, on_event)
+
+
+class EditsEveryPlace(Broken):
+    """As str.replace does."""
+
+    def perform(self, request: Request, on_event: OnEvent | None = None) -> Result:
+        if isinstance(request, EditFile) and request.old in (content := (self.root / request.path).read_bytes()):
+            request = WriteFile(path=request.path, content=content.replace(request.old, request.new))
+        return super().perform(request, on_event)
+
+
+class ForgetsTheIdleDeadline(Broken):
+    """One option of many got lost."""
+
+    def perform(self, request: Request, on_event: OnEvent | None = None) -> Result:
+        if isinstance(request, ExecuteCommand):
+            request = attrs.evolve(request, idle_timeout_seconds=None)
+        return super().perform(request, on_event)
+
+
+class RunsEverythingAtTheTop(Broken):
+    """So did another."""
+
+    def perform(self, request: Request, on_event: OnEvent | None = None) -> Result:
+        return super().perform(attrs.evolve(request, cwd=None) if isinstance(request, ExecuteCommand) else request, on_event)
+
+
+class UnlocksForEver(Broken):
+    """And another."""
+
+    def unlock_writes(self, token: str, **more: Any) -> None:
+        super().unlock_writes(token, **{**more, "expires_in_seconds": None})
+
+
+class StartsWhileLocked(Broken):
+    """Commands in the background go another way, on which nobody asks for the lock."""
+
+    def perform(self, request: Request, on_event: OnEvent | None = None) -> Result:
+        if isinstance(request, StartCommand) and not self.writes_enabled:
+            subprocess.run(request.command, cwd=self.root, check=True)
+        return super().perform(request, on_event)
+
+
 class TellsACancelAsAnEnd(Broken):
     """The handle of a started command forgets why it ended."""
 
@@ -289,6 +345,7 @@ BROKEN: dict[str, type[Broken]] = {
         LosesTheEndOfLongOutput, TellsASignalAsAStatus, TellsADeadlineAsAnEnd, IsOffByOneAtTheCap, LeavesWhatLeftTheSession,
         WaitsForThePipe, DropsEmptyArguments, AsksAShell, SwapsAnswers, ChecksTheBeginning, FollowsLinks, RefusesWithoutAType,
         AppendsWhileLocked, TakesTheDigestForTheToken, RemembersOldContents, TranslatesLineEnds, MovesOverWhatIsThere,
+        DescribesAnything, EditsEveryPlace, ForgetsTheIdleDeadline, RunsEverythingAtTheTop, UnlocksForEver, StartsWhileLocked,
         TellsACancelAsAnEnd, LeavesWhatRuns,
     )
 }  # fmt: skip

@@ -20,6 +20,7 @@ Found = tuple[str, str]
 BY_STRATEGIES: dict[str, Found] = {
     "AsksAShell": ("test_the_program_gets_exactly_the_arguments_variables_and_input", "assert"),
     "ChecksTheBeginning": ("test_no_hostile_path_leads_out_of_the_workspace", r"inspect_files\(.*\) was not refused"),
+    "DescribesAnything": ("test_no_hostile_path_leads_out_of_the_workspace", r"stat_path below\(.*\) was not refused"),
     "DropsEmptyArguments": ("test_the_program_gets_exactly_the_arguments_variables_and_input", "assert"),
     "FollowsLinks": ("test_no_hostile_path_leads_out_of_the_workspace", r"append\(.*\) changed a file outside"),
     "LeavesWhatLeftTheSession": (
@@ -36,14 +37,19 @@ BY_THE_MACHINE: dict[str, Found] = {
     "RemembersOldContents": (MODEL, "assert"),
 }
 BY_EXAMPLES: dict[str, Found] = {
+    "EditsEveryPlace": ("test_an_edit_changes_one_place_and_a_part_is_told_as_that", "DID NOT RAISE .*Conflict"),
+    "ForgetsTheIdleDeadline": ("test_silence_beyond_its_deadline_ends_the_tree_too", "IDLE_TIMED_OUT"),
     "IsOffByOneAtTheCap": ("test_the_output_cap_is_exact", "exactly the cap is not too much"),
     "LeavesWhatRuns": ("test_close_ends_everything_and_leaves_nothing", "processes outlived the broker"),
     "LosesTheEndOfLongOutput": ("test_both_streams_are_kept_whole_and_apart", "assert"),
+    "RunsEverythingAtTheTop": ("test_a_command_works_where_it_is_asked_to", "assert"),
+    "StartsWhileLocked": ("test_while_locked_no_request_and_no_command_writes", "start_background wrote the workspace"),
     "SwapsAnswers": ("test_calls_of_several_threads_get_their_own_answers", "thread-.* got "),
     "TakesTheDigestForTheToken": ("test_only_the_token_unlocks_and_locking_locks_again", "DID NOT RAISE .*Denied"),
     "TellsACancelAsAnEnd": ("test_a_started_command_is_fed_followed_and_cancelled", "CANCELLED"),
     "TellsADeadlineAsAnEnd": ("test_a_deadline_ends_the_tree_and_keeps_what_was_said", "TIMED_OUT"),
     "TellsASignalAsAStatus": ("test_death_by_a_signal_is_told_as_that", "SIGNALED"),
+    "UnlocksForEver": ("test_an_unlock_for_some_time_ends_by_itself", "assert not"),
     "WaitsForThePipe": ("test_who_holds_the_output_open_holds_nobody_up", "only when a child of the command had ended by itself"),
 }
 FOUND_BY = {**BY_STRATEGIES, **BY_THE_MACHINE, **BY_EXAMPLES}
@@ -89,7 +95,7 @@ def _closed_for_real() -> Iterator[None]:
 def test_there_is_a_check_for_each_and_at_least_twelve_of_them() -> None:
     assert FOUND_BY.keys() == BROKEN.keys()
     assert len(BROKEN) >= 12
-    assert len(BY_STRATEGIES) + len(BY_THE_MACHINE) == 10
+    assert len(BY_STRATEGIES) + len(BY_THE_MACHINE) == 11
 
 
 @pytest.mark.parametrize("name", sorted(FOUND_BY))

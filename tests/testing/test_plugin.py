@@ -35,11 +35,14 @@ def another(fable_policy):
 class TestWithAPolicyOfItsOwn:
     @pytest.fixture
     def fable_policy(self, fable_workspace):
-        return BrokerPolicy(workspace=fable_workspace, write_token_digest="0" * 64)
+        return BrokerPolicy(workspace=fable_workspace, allowed_executables=("true",), write_token_digest="0" * 64)
 
     def test_it_stays_locked(self, fable_broker):
         with pytest.raises(WritesLocked):
             fable_broker.write_file("a", "x")
+
+    def test_that_leaves_nothing_whatever_the_order(self, fable_broker, fable_leak_check):
+        assert fable_broker.execute_command(["true"]).success
 
 @pytest.mark.usefixtures("fable_leak_check")
 def test_that_leaves_nothing(fable_broker):
@@ -48,6 +51,15 @@ def test_that_leaves_nothing(fable_broker):
 @pytest.mark.usefixtures("fable_leak_check")
 def test_that_leaves_a_descriptor():
     os.open("/", os.O_RDONLY)
+
+@pytest.fixture
+def opened_before():
+    yield (number := os.open("/", os.O_RDONLY))
+    os.close(number)
+
+def test_that_leaves_another_of_the_same_number(opened_before, fable_leak_check):
+    os.close(opened_before)
+    assert os.open("/usr", os.O_RDONLY) == opened_before
 
 @pytest.mark.usefixtures("fable_leak_check")
 def test_that_leaves_a_child():
@@ -80,7 +92,9 @@ def test_the_fixtures_work_and_the_leak_check_finds_what_is_left(tmp_path: Path)
         "test_the_broker_works": "PASSED",
         "TestWithAPolicyOfItsOwn::test_it_stays_locked": "PASSED",
         "test_that_leaves_nothing": "PASSED",
+        "TestWithAPolicyOfItsOwn::test_that_leaves_nothing_whatever_the_order": "PASSED",
         "test_that_leaves_a_descriptor": "ERROR",
+        "test_that_leaves_another_of_the_same_number": "ERROR",
         "test_that_leaves_a_child": "ERROR",
         "TestWrong::test_a_file_is_replaced_whole_and_appended_to_at_its_end": "FAILED",
     }, told

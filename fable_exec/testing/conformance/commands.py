@@ -121,6 +121,15 @@ class CommandChecks(BrokerSetting):
         assert (result.outcome, result.timed_out, result.success) == (EndedBy.TIMED_OUT, True, False)
         assert (result.exit_code, result.stdout) == (None, "before")
 
+    def test_silence_beyond_its_deadline_ends_the_tree_too(self, desk: Desk) -> None:
+        result = desk.run("os.write(1, b'before'); os.fork() or os.setsid(); time.sleep(2)", idle_timeout_seconds=0.5)
+        assert desk.left() == [], "processes outlived the deadline of their command"
+        assert (result.outcome, result.timed_out, result.success) == (EndedBy.IDLE_TIMED_OUT, True, False)
+
+    def test_a_command_works_where_it_is_asked_to(self, desk: Desk) -> None:
+        for cwd, place in ((None, desk.workspace), (desk.name, desk.on_disk("."))):
+            assert desk.run("print(os.getcwd())", cwd=cwd).stdout == f"{place}\n"
+
     def test_what_is_refused_never_runs(self, desk: Desk) -> None:
         touch = desk.argv("open(ARGUMENTS[0], 'w')", str(desk.on_disk("ran")))
         refused: list[tuple[type[Exception], Callable[[], Any]]] = [

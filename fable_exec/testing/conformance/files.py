@@ -43,10 +43,12 @@ class FileChecks(BrokerSetting):
 
     def test_no_hostile_path_leads_out_of_the_workspace(self, desk: Desk) -> None:
         outside = _Outside.beside(desk)
+        desk.broker.write_file(desk.path("mine"), b"what stays here")
 
         def check(path: str) -> None:
             outside.restore()  # an example that failed is tried again
-            for name, ask in _asks(desk).items():
+            asks = _looks(desk) | (_changes(desk) if outside.has(path) else {})
+            for name, ask in asks.items():
                 with pytest.raises(PathDenied):
                     found = ask(path)
                     pytest.fail(f"{name}({path!r}) was not refused: {found!r:.300}")
@@ -86,6 +88,26 @@ class FileChecks(BrokerSetting):
                 refused()
             assert desk.on_disk("a").read_bytes() == b"two"
 
+    def test_an_edit_changes_one_place_and_a_part_is_told_as_that(self, desk: Desk) -> None:
+        broker, path = desk.broker, desk.path("a")
+        broker.write_file(path, b"one two two")
+        assert broker.edit_file(path, b"one", b"three").content_hash == hashlib.sha256(b"three two two").hexdigest()
+        with pytest.raises(Conflict):
+            broker.edit_file(path, b"two", b"four")
+        assert desk.on_disk("a").read_bytes() == b"three two two"
+        part = broker.inspect_files(path, 5)
+        assert (part.data, part.truncated, part.total_bytes) == (b"three", True, 13)
+        broker.write_file(desk.path("b"), b"nothing\nthree of it")
+        listed = broker.list_directory(desk.name, max_entries=1)
+        assert (len(listed.entries), listed.truncated) == (1, True)
+        found = broker.search_files("three", desk.name)
+        places = {(each.path, each.line, each.column) for each in found.matches}
+        assert (places, found.truncated) == ({(path, 1, 1), (desk.path("b"), 2, 1)}, False)
+        assert [(each.kind, each.size_bytes) for each in (broker.stat_path(path), broker.stat_path(desk.path("b")))] == [
+            ("file", 13),
+            ("file", 19),
+        ]
+
     def test_a_directory_is_listed_moved_and_removed_as_it_is(self, desk: Desk) -> None:
         broker = desk.broker
         broker.write_file(desk.path("d/f"), b"12345")
@@ -98,12 +120,26 @@ class FileChecks(BrokerSetting):
         assert not desk.on_disk("d").exists()
 
 
-def _asks(desk: Desk) -> dict[str, Callable[[str], Any]]:
+def _looks(desk: Desk) -> dict[str, Callable[[str], Any]]:
     return {
         "inspect_files": desk.broker.inspect_files,
-        "write_file": lambda path: desk.broker.write_file(path, b"written by the check"),
-        "append": lambda path: desk.broker.append(path, b"appended by the check"),
         "list_directory": desk.broker.list_directory,
+        "stat_path below": lambda path: desk.broker.stat_path(f"{path}/x"),  # a link itself may be described
+    }
+
+
+def _changes(desk: Desk) -> dict[str, Callable[[str], Any]]:
+    """And what a broken broker would walk the whole host for. A link itself may be moved and removed: what lies below it, not."""
+    broker = desk.broker
+    return {
+        "write_file": lambda path: broker.write_file(path, b"written by the check"),
+        "append": lambda path: broker.append(path, b"appended by the check"),
+        "edit_file": lambda path: broker.edit_file(path, b"outside", b"edited by the check"),
+        "make_directory": lambda path: broker.make_directory(f"{path}/x"),
+        "remove_path": lambda path: broker.remove_path(f"{path}/x"),
+        "move_path from": lambda path: broker.move_path(f"{path}/x", desk.path("taken")),
+        "move_path to": lambda path: broker.move_path(desk.path("mine"), f"{path}/x"),
+        "search_files": lambda path: broker.search_files("outside", path),
     }
 
 
@@ -132,6 +168,10 @@ class _Outside:
     @property
     def files(self) -> tuple[str, ...]:
         return tuple(str(self.directory / sibling) for sibling in self.siblings)
+
+    def has(self, path: str) -> bool:
+        """Whether whoever takes it at its word ends among the files of this check, and not among those of the host."""
+        return not path.startswith("/") or path in self.files
 
     def restore(self) -> None:
         for file in self.files:

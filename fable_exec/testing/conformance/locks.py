@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ class LockChecks(BrokerSetting):
                 with pytest.raises(WritesLocked):
                     write()
                 _require_unchanged(workspace, desk, name)
-            assert not _managed_to_write(desk), "a command wrote the workspace while it was locked"
+            for name, act in _COMMANDS.items():
+                assert not _managed_to_write(desk, act), f"{name} wrote the workspace while it was locked"
             assert broker.inspect_files("there").data == b"old"
             assert desk.left() == []
 
@@ -66,6 +68,16 @@ class LockChecks(BrokerSetting):
                     refused()
             assert [each.name for each in workspace.iterdir()] == ["docs"]
 
+    def test_an_unlock_for_some_time_ends_by_itself(self, workspace: Path) -> None:
+        with self.opened(workspace, unlocked=False) as broker:
+            broker.unlock_writes(TOKEN, expires_in_seconds=600)
+            assert broker.write_file("a", b"1").created
+            broker.unlock_writes(TOKEN, expires_in_seconds=0.01)
+            time.sleep(0.02)
+            assert not broker.probe().writes_enabled
+            with pytest.raises(WritesLocked):
+                broker.write_file("b", b"2")
+
 
 def _writes(broker: Any) -> dict[str, Callable[[], Any]]:
     return {
@@ -84,10 +96,32 @@ def _require_unchanged(workspace: Path, desk: Desk, what: str) -> None:
     assert (workspace / "there").read_text() == "old", f"{what} changed a file"
 
 
-def _managed_to_write(desk: Desk) -> bool:
+def _run_to_its_end(broker: Any, argv: list[str]) -> None:
+    broker.execute_command(argv)
+
+
+def _start_and_wait(broker: Any, argv: list[str]) -> None:
+    with broker.start_command(argv) as started:
+        started.wait()
+
+
+def _leave_in_the_background(broker: Any, argv: list[str]) -> None:
+    handle = broker.start_background(argv).handle
+    while broker.read_command(handle, 10.0).running:
+        pass
+
+
+_COMMANDS: dict[str, Callable[[Any, list[str]], None]] = {
+    "execute_command": _run_to_its_end,
+    "start_command": _start_and_wait,
+    "start_background": _leave_in_the_background,
+}
+
+
+def _managed_to_write(desk: Desk, act: Callable[[Any, list[str]], None]) -> bool:
     """Where the kernel does not hold the lock a broker refuses the command; where it does the command fails."""
     try:
-        desk.run("open(ARGUMENTS[0], 'w').write('x')", str(desk.on_disk("planted")))
+        act(desk.broker, desk.argv("open(ARGUMENTS[0], 'w').write('x')", str(desk.on_disk("planted"))))
     except Denied:
         pass
     return desk.on_disk("planted").exists()
