@@ -109,6 +109,10 @@ class _CountedFile:
     def write(self, data: Any) -> Any:
         return self._faults.write(self._file, data)
 
+    def writelines(self, lines: Iterable[Any]) -> None:
+        for line in lines:
+            self.write(line)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
@@ -121,6 +125,9 @@ class _CountedFile:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._file)
+
+    def __next__(self) -> Any:
+        return next(self._file)
 
 
 def _is_bytes(value: Any) -> bool:

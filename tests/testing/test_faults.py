@@ -56,6 +56,15 @@ def test_code_that_tears_a_file_is_found_out(tmp_path: Path) -> None:
     assert outcomes(tmp_path / "f", in_place, halved=True) == [("write", False, NEW[: len(NEW) // 2])]
 
 
+def test_a_file_is_read_and_written_in_every_way_that_files_are(tmp_path: Path) -> None:
+    with FaultyFiles() as faults:
+        with open(tmp_path / "f", "w") as file:
+            file.writelines(["a\n", "b\n"])
+        with open(tmp_path / "f") as file:
+            assert (next(file), [*file]) == ("a\n", ["b\n"])
+    assert faults.calls == ["open", "write", "write", "open"]
+
+
 def test_the_error_is_the_one_that_was_asked_for_and_says_where_it_comes_from(tmp_path: Path) -> None:
     faults = list(each_fault(lambda: in_place(tmp_path / "f"), error=errno.EDQUOT))
     assert [(fault.number, fault.name) for fault in faults] == [(0, "open"), (1, "write")]
