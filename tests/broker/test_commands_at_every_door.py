@@ -100,7 +100,7 @@ def test_a_signal_is_reported_as_it_was(door: Any) -> None:
 def test_a_deadline_ends_the_whole_tree_and_keeps_the_output(door: Any) -> None:
     began = time.monotonic()
     result = door.execute_command(["bash", "-c", "echo partial; setsid sleep 600 & wait"], timeout_seconds=0.5)
-    assert time.monotonic() - began < 0.5 + 0.3 + 0.5  # the last is for the way through a pipe on a busy machine
+    assert time.monotonic() - began < 0.5 + 0.3 + 2  # the last is for the way through a pipe on a busy machine
     assert (result.exit_code, result.outcome, result.timed_out) == (None, EndedBy.TIMED_OUT, True)
     assert result.stdout == "partial\n"
 

@@ -41,7 +41,7 @@ def descriptors_of(pid: int) -> int:
 def test_a_dropped_handle_gives_back_its_descriptors_at_once(broker: ExecutionBroker, over: bool) -> None:
     assert broker.execute_command(["true"]).success
     before = set(open_descriptors())
-    seconds = f"0.1{uuid.uuid4().int % 10**9}" if over else hosts.unique_sleep()
+    seconds = f"0.6{uuid.uuid4().int % 10**9}" if over else hosts.unique_sleep()
     for _ in range(3):
         handle = broker.start_command(["sleep", seconds])
         assert until(lambda: bool(hosts.alive_with(seconds)))

@@ -198,4 +198,6 @@ def test_want_of_anything_is_not_taken_for_want_of_the_ability(number: int, monk
 def test_the_public_names_are_all_there() -> None:
     assert [name for name in procident.__all__ if not hasattr(procident, name)] == []
     modules = {"guarding", "handle", "identity", "looking", "ps", "tokens", "annotations"}
-    assert {name for name in vars(procident) if not name.startswith("_")} - modules == set(procident.__all__)
+    assert {name for name in vars(procident) if name.isidentifier() and not name.startswith("_")} - modules == set(
+        procident.__all__
+    )
