@@ -41,16 +41,18 @@ SAME_FOR_EVERY_USER = frozenset(
     adapters/test_deepagents_operations.py adapters/test_inspect_ai_operations.py adapters/test_mcp_missing.py
     adapters/test_openai_agents_operations.py adapters/test_pydantic_ai_operations.py adapters/test_statuses.py argrules
     assurance/test_causal.py assurance/test_checking.py assurance/test_formulas.py attest benchmarks/test_leaks.py
-    benchmarks/test_measuring.py benchmarks/test_supervision_scale.py confine/test_bpf.py confine/test_filters.py
-    confine/test_plans.py confine/test_seccomp.py decision frames lifecycle outcome policy project/test_abilities.py
-    project/test_architecture.py project/test_field_reports.py project/test_reference.py project/test_turns.py proofbind
-    protocol seatbelt/test_evaluator.py seatbelt/test_profiles.py strictjson testing/test_broken_brokers.py
-    testing/test_faults.py testing/test_plugin.py testing/test_reference.py testing/test_scripted.py
-    testing/test_strategies.py treedigest/test_properties.py
+    benchmarks/test_measuring.py benchmarks/test_supervision_scale.py cli/test_assurance.py cli/test_commands.py
+    cli/test_digest.py cli/test_endings.py cli/test_exits.py cli/test_interruptions.py cli/test_notes.py cli/test_proof.py
+    cli/test_run.py cli/test_seatbelt.py cli/test_words.py confine/test_bpf.py confine/test_filters.py confine/test_plans.py
+    confine/test_seccomp.py decision frames lifecycle outcome policy project/test_abilities.py project/test_architecture.py
+    project/test_field_reports.py project/test_reference.py project/test_turns.py proofbind protocol
+    seatbelt/test_evaluator.py seatbelt/test_profiles.py server/test_program.py statefile/test_faults.py strictjson
+    test_readme.py testing/test_broken_brokers.py testing/test_faults.py testing/test_plugin.py testing/test_reference.py
+    testing/test_scripted.py testing/test_strategies.py treedigest/test_gitindex.py treedigest/test_properties.py
     """.split()
 )
-"""Of values, forms, tables and tools, and of what stands on brokers that are tried elsewhere: nothing there asks
-who runs it."""
+"""Of values, forms, tables and tools, and of what stands on brokers and states that are tried elsewhere by every user: nothing there
+asks who runs it."""
 
 A_SECOND_RUN_FOLLOWS = "FABLE_EXEC_SECOND_RUN_FOLLOWS"
 """Set by `make test` for root's run of the suite."""
