@@ -51,7 +51,7 @@ SAME_FOR_EVERY_USER = frozenset(
     testing/test_scripted.py testing/test_strategies.py treedigest/test_gitindex.py treedigest/test_properties.py
     """.split()
 )
-"""Of values, forms, tables and tools, and of what stands on brokers and states that are tried elsewhere by every user: nothing there
+"""Values, forms, tables, tools, and doors to brokers that are tried as every user elsewhere: nothing there
 asks who runs it."""
 
 A_SECOND_RUN_FOLLOWS = "FABLE_EXEC_SECOND_RUN_FOLLOWS"
