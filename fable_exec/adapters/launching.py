@@ -8,12 +8,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import sys
 
 from fable_exec.adapters.values import LaunchSpec
 from fable_exec.broker.environment import command_environment
 from fable_exec.client.child import program_environment
 from fable_exec.errors import ExtraMissing
+from fable_exec.interpreter import interpreter
 from fable_exec.policy import BrokerPolicy, to_mapping
 from fable_exec.protocol import ExecuteCommand
 
@@ -32,6 +32,7 @@ def launch_spec(policy: BrokerPolicy, request: ExecuteCommand, *, unlocked: bool
     Raises:
         Denied, InvalidRequest: the policy does not let a request set one of the variables.
         ExtraMissing: the command line's packages are not installed.
+        LaunchFailed: this is a frozen application, which has no interpreter to run it with.
     """
     if importlib.util.find_spec("click") is None:
         raise ExtraMissing.of("cli", "click")
@@ -45,7 +46,7 @@ def launch_spec(policy: BrokerPolicy, request: ExecuteCommand, *, unlocked: bool
     if unlocked:
         flags.append("--unlocked")
     return LaunchSpec(
-        argv=(sys.executable, "-P", "-m", "fable_exec", "run", *flags, "--", *request.command),
+        argv=(interpreter(), "-P", "-m", "fable_exec", "run", *flags, "--", *request.command),
         env={**program_environment(), POLICY_VARIABLE: _document(policy, request)},
         cwd=os.sep,
     )

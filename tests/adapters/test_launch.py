@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fable_exec import AsyncExecutionBroker, Denied, InvalidRequest, WritesLocked
+from fable_exec import AsyncExecutionBroker, Denied, InvalidRequest, LaunchFailed, WritesLocked
 from fable_exec.adapters import BlockingAgentWorkspace, LaunchSpec
 from fable_exec.policy import dump_json
 from tests.adapters.places import shell_policy
@@ -173,3 +173,13 @@ def test_a_policy_in_a_variable_is_read_as_strictly_as_one_in_a_file(workspace: 
     ):
         typed = typed_here("run", *flags, "--", "true", env={} if value is None else {"OURS": value})
         assert typed.returncode == status and words in typed.stderr.decode(), typed.stderr
+
+
+def test_a_frozen_application_has_nothing_to_start_it_with(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would start itself, and that one itself again."""
+    policy = policy_for(workspace)
+    with BlockingAgentWorkspace(AsyncExecutionBroker(policy)) as ws:
+        monkeypatch.setattr(sys, "frozen", True, raising=False)
+        with pytest.raises(LaunchFailed) as caught:
+            ws.launch(["true"])
+    assert caught.value.stage == "interpreter"
