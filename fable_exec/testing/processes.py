@@ -8,7 +8,6 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 __all__ = ["alive_with", "end_all_with", "unique_word"]
 
@@ -20,7 +19,7 @@ def unique_word() -> str:
 
 def alive_with(marker: str) -> list[int]:
     """Living processes whose command line holds `marker`, this one left out; a zombie is not alive."""
-    return [pid for pid, words in _living() if marker in words and pid != os.getpid()]
+    return [pid for pid in _living(marker) if pid != os.getpid()]
 
 
 def end_all_with(marker: str) -> list[int]:
@@ -49,26 +48,32 @@ def _kill(pid: int, marker: str) -> bool:
     return True
 
 
-def _living() -> Iterator[tuple[int, str]]:
-    return _by_proc() if os.path.isdir("/proc/self") else _by_ps()
+def _living(marker: str) -> Iterator[int]:
+    return _by_proc(marker.encode()) if os.path.isdir("/proc/self") else _by_ps(marker)
 
 
-def _by_proc() -> Iterator[tuple[int, str]]:
+def _by_proc(marker: bytes) -> Iterator[int]:
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
-            words = Path(f"/proc/{entry}/cmdline").read_bytes().decode("utf-8", "replace")
-            state = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[0]
+            if (
+                marker in _read(f"/proc/{entry}/cmdline")
+                and _read(f"/proc/{entry}/stat").rpartition(b")")[2].split()[0] not in b"ZX"
+            ):
+                yield int(entry)
         except OSError:
             continue  # it has ended meanwhile
-        if state not in "ZX":
-            yield int(entry), words
 
 
-def _by_ps() -> Iterator[tuple[int, str]]:
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
+
+
+def _by_ps(marker: str) -> Iterator[int]:
     listed = subprocess.run(
         ["ps", "-axww", "-o", "pid=", "-o", "stat=", "-o", "args="], capture_output=True, text=True, errors="replace", check=True
     )
     for line in listed.stdout.splitlines():
         pid, state, words = (*line.split(None, 2), "", "")[:3]
-        if not state.startswith("Z"):
-            yield int(pid), words
+        if not state.startswith("Z") and marker in words:
+            yield int(pid)

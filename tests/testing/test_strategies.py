@@ -24,8 +24,12 @@ from fable_exec.proofbind import verify_integrity
 from fable_exec.testing import ProcessTree, alive_with, strategies
 from fable_exec.testing.trees import MOST_PROCESSES, Branch
 
+some = hypothesis.settings(max_examples=hypothesis.settings.default.max_examples // 4)
+"""Of what each profile asks for: the promises are looked at here, and each strategy is drawn from by other tests all day."""
+
 
 @given(strategies.honest_paths())
+@some
 def test_an_honest_path_is_taken_by_every_profile_and_can_be_created(text: str) -> None:
     for profile in PathProfile:
         path = WorkspacePath.parse(text, profile)
@@ -34,13 +38,14 @@ def test_an_honest_path_is_taken_by_every_profile_and_can_be_created(text: str) 
 
 
 @given(strategies.hostile_paths())
+@some
 def test_a_hostile_path_is_refused_by_the_words_alone(text: str) -> None:
     with pytest.raises(PathDenied):
         WorkspacePath.parse(text.replace("\\", "/"))
 
 
 @given(text=strategies.hostile_paths(links=("link", "self"), outside=("/etc/shadow",)))
-@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.settings(some, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
 def test_a_hostile_path_through_links_is_refused_too(text: str, workspace: Path) -> None:
     if not (workspace / "link").is_symlink():
         (workspace / "link").symlink_to("/etc")
@@ -53,6 +58,7 @@ def test_a_hostile_path_through_links_is_refused_too(text: str, workspace: Path)
 
 
 @given(strategies.frame_streams(), st.data())
+@some
 def test_the_pieces_of_a_stream_are_the_stream(stream: bytes, data: st.DataObject) -> None:
     pieces = data.draw(strategies.splits(stream))
     assert b"".join(pieces) == stream
@@ -60,16 +66,19 @@ def test_the_pieces_of_a_stream_are_the_stream(stream: bytes, data: st.DataObjec
 
 
 @given(strategies.request_lines())
+@some
 def test_a_line_is_one_line(line: bytes) -> None:
     assert b"\n" not in line
 
 
 @given(strategies.policies())
+@some
 def test_a_policy_is_one_that_can_be_written_down_and_loaded(policy: BrokerPolicy) -> None:
     assert parse_json(dump_json(policy)) == policy
 
 
 @given(strategies.arguments(), strategies.environments(("A", "B")))
+@some
 def test_arguments_and_variables_can_be_handed_to_any_program(arguments: list[str], variables: dict[str, str]) -> None:
     for text in (*arguments, *variables.values()):
         assert "\0" not in text
@@ -78,6 +87,7 @@ def test_arguments_and_variables_can_be_handed_to_any_program(arguments: list[st
 
 
 @given(strategies.lifecycles())
+@some
 def test_every_life_is_one_that_the_tables_take(life: list[lc.Event]) -> None:
     progress = None
     for event in life:
@@ -86,12 +96,14 @@ def test_every_life_is_one_that_the_tables_take(life: list[lc.Event]) -> None:
 
 
 @given(strategies.proof_documents())
+@some
 def test_an_honest_proof_is_found_whole(document: dict[str, Any]) -> None:
     assert verify_integrity(document).reasons == ()
     assert verify_integrity(json.dumps(document, indent=1).encode()).ok
 
 
 @given(strategies.damaged_proofs())
+@some
 def test_a_damaged_proof_is_never_found_whole(raw: bytes) -> None:
     assert not verify_integrity(raw).ok
 

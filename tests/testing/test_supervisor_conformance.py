@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from fable_exec import Execution, ExecutionSpec, Recovered, Supervisor
+from fable_exec import Confinement, Execution, ExecutionSpec, Recovered, Supervisor
 from fable_exec.testing import SupervisorConformance, nothing_left
 
 pytestmark = pytest.mark.requires_ability("confinement")
@@ -84,6 +84,8 @@ BROKEN: dict[type[Supervisor], str] = {
 @pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.__name__)
 def test_the_suite_finds_it(kind: type[Supervisor], tmp_path: Path) -> None:
     class Suite(SupervisorConformance):
+        confinement = Confinement.off()
+
         def make_supervisor(self, root: Path) -> Any:
             return kind(root)
 

@@ -63,4 +63,4 @@ def _until_alive(marker: str, how_many: int) -> None:
     give_up_at = time.monotonic() + _LONG_SECONDS
     while len(alive_with(marker)) < how_many:
         assert time.monotonic() < give_up_at, "a command that was started did not run"
-        time.sleep(0.002)
+        time.sleep(0.01)

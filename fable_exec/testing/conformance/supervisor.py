@@ -223,5 +223,5 @@ def _until(look: Callable[[], Any]) -> Any:
     give_up_at = time.monotonic() + LONG_SECONDS
     while not (found := look()):
         assert time.monotonic() < give_up_at, "it did not come"
-        time.sleep(0.005)
+        time.sleep(0.02)
     return found
