@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,10 @@ class Ours(BrokerConformance):
     examples = 8
     command_examples = 2
     shrink = False
+
+    @pytest.fixture
+    def workspace(self, same_workspace: Path) -> Path:
+        return same_workspace
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
