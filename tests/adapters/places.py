@@ -7,11 +7,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
 from fable_exec import BrokerPolicy
 from fable_exec.adapters import AgentWorkspace
 from tests.doors import DOORS, PROGRAMS, TOKEN, policy_for
 
 ASYNC_DOORS = ("asyncio", "asyncio_spawned")
+DOORS_BELOW_THE_FACADE = ("asyncio", pytest.param("asyncio_spawned", marks=pytest.mark.deep))
+"""For what stands on the facade, which is tried over both."""
 _T = TypeVar("_T")
 
 

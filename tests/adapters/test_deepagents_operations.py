@@ -17,7 +17,7 @@ import pytest
 from fable_exec import AsyncBrokerClient, AsyncExecutionBroker, BrokerPolicy, Confinement
 from fable_exec.adapters import BlockingAgentWorkspace
 from fable_exec.adapters.deepagents_operations import DeepAgentsOperations
-from tests.adapters.places import shell_policy
+from tests.adapters.places import DOORS_BELOW_THE_FACADE, shell_policy
 from tests.cli.typed import is_running, until
 from tests.doors import TOKEN
 
@@ -39,7 +39,7 @@ def marker() -> str:
 
 
 @CONFINED
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", DOORS_BELOW_THE_FACADE)
 def test_a_command_is_told_as_one_text_and_a_status(door: str, workspace: Path) -> None:
     with operations(shell_policy(workspace), door=door, unlocked=False) as backend:
         assert backend.execute("echo grün; echo schön >&2; exit 3") == {

@@ -12,7 +12,7 @@ import pytest
 
 from fable_exec import BrokerPolicy, Confinement
 from fable_exec.adapters.openai_agents_operations import OpenAiAgentsOperations
-from tests.adapters.places import ASYNC_DOORS, shell_policy, within
+from tests.adapters.places import DOORS_BELOW_THE_FACADE, shell_policy, within
 from tests.cli.typed import is_running, until
 
 CONFINED = pytest.mark.requires_ability("confinement")
@@ -31,7 +31,7 @@ def replaced(text: str, diff: str) -> str:
 
 
 @CONFINED
-@pytest.mark.parametrize("door", ASYNC_DOORS)
+@pytest.mark.parametrize("door", DOORS_BELOW_THE_FACADE)
 def test_commands_run_one_after_the_other_and_none_after_one_that_ran_out_of_time(door: str, workspace: Path) -> None:
     async def body(tools: OpenAiAgentsOperations) -> None:
         first, second = await tools.run(["echo grün; echo err >&2; exit 3", "kill -15 $$"])

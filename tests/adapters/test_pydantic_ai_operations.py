@@ -16,7 +16,7 @@ from fable_exec import BrokerPolicy, Confinement, InvalidRequest, PathDenied, Wr
 from fable_exec.adapters import AgentWorkspace
 from fable_exec.adapters.links import resolved
 from fable_exec.adapters.pydantic_ai_operations import PydanticAiOperations
-from tests.adapters.places import ASYNC_DOORS, shell_policy, within
+from tests.adapters.places import DOORS_BELOW_THE_FACADE, shell_policy, within
 from tests.cli.typed import is_running, until
 from tests.doors import environment_with
 
@@ -28,7 +28,7 @@ def told(policy: BrokerPolicy, body: Callable[[PydanticAiOperations], Awaitable[
 
 
 @CONFINED
-@pytest.mark.parametrize("door", ASYNC_DOORS)
+@pytest.mark.parametrize("door", DOORS_BELOW_THE_FACADE)
 def test_how_a_command_ended_is_a_result(door: str, workspace: Path) -> None:
     async def body(backend: PydanticAiOperations) -> None:
         done = await backend.run("printf out; printf err >&2; exit 7", is_text=True)

@@ -1,23 +1,22 @@
-"""One name for the workspaces of many brokers."""
+"""Workspaces of one name for the tests of this room."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.oneplace import empty_workspace
+
 
 @pytest.fixture(scope="session")
-def _one_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("conformance").resolve() / "place"
+def _base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("one-place")
 
 
 @pytest.fixture
-def same_workspace(_one_place: Path) -> Iterator[Path]:
-    """An empty workspace, of one name in all tests: what a broker verifies of a policy, by whose name too, it verifies once."""
-    workspace = _one_place / "workspace"
-    workspace.mkdir(mode=0o700, parents=True)
-    yield workspace
-    shutil.rmtree(_one_place)
+def same_workspace(_base: Path) -> Iterator[Path]:
+    """An empty private directory, by a name that other tests have used."""
+    with empty_workspace(_base) as workspace:
+        yield workspace

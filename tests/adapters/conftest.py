@@ -1,0 +1,22 @@
+"""Workspaces of one name for the tests of this room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.oneplace import empty_workspace
+
+
+@pytest.fixture(scope="session")
+def _base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("one-place")
+
+
+@pytest.fixture
+def workspace(_base: Path) -> Iterator[Path]:
+    """An empty private directory, by a name that other tests have used."""
+    with empty_workspace(_base) as workspace:
+        yield workspace
