@@ -92,13 +92,18 @@ def _worktree(scanner: Scanner) -> _Worktree | None:
         if scanner.watch is not None:
             scanner.watch.note_answer("/".join((*top, _GIT)), ask, (head_oid, "" if index is None else index.sha256))
         lines = repository.lines(index)
-    tracked = {line.path.decode("utf-8", "surrogateescape") for line in lines}
-    linked = {line.path for line in lines if line.mode == GITLINK}
+    paths = _decoded([line.path for line in lines])
+    linked = {path for path, line in zip(paths, lines, strict=True) if line.mode == GITLINK}
     gitlinks: dict[str, list[IndexLine]] = {}
-    for line in lines:
-        if line.path in linked:
-            gitlinks.setdefault(line.path.decode("utf-8", "surrogateescape"), []).append(line)
-    return _Worktree(tracked, gitlinks, head_oid)
+    for path, line in zip(paths, lines, strict=True) if linked else ():
+        if path in linked:
+            gitlinks.setdefault(path, []).append(line)
+    return _Worktree(set(paths), gitlinks, head_oid)
+
+
+def _decoded(paths: list[bytes]) -> list[str]:
+    """All at once: no path has a NUL in it, and no broken character of one goes on behind it."""
+    return b"\0".join(paths).decode("utf-8", "surrogateescape").split("\0") if paths else []
 
 
 def _walked(
