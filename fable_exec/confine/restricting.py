@@ -53,12 +53,12 @@ def call_step(
     ports_held = confinement.confines_files and support.landlock_abi >= _ABI_WITH_PORTS
     files = _judged_files(mode, confinement, view)
     observer = observer_of(rules, support.machine, mode, confinement, files, scoped=scoped, ports_held=ports_held)
-    return ("load_filter", assemble(rules, support.machine).to_wire()), observer
+    return ("load_filter", _assembled(rules, support.machine)), observer
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=16)
 def _assembled(rules: tuple[Rule, ...], machine: str) -> dict[str, Any]:
-    """Kept: every supervised job is planned by itself, and most of them alike."""
+    """Kept, and not to be changed: every broker and every supervised job is planned by itself, and most of them alike."""
     return assemble(rules, machine).to_wire()
 
 
