@@ -39,16 +39,25 @@ WAYS = {
 SAME_FOR_EVERY_USER = frozenset(
     """
     adapters/test_deepagents_operations.py adapters/test_inspect_ai_operations.py adapters/test_mcp_missing.py
-    adapters/test_openai_agents_operations.py adapters/test_pydantic_ai_operations.py adapters/test_statuses.py argrules
-    assurance/test_causal.py assurance/test_checking.py assurance/test_formulas.py attest benchmarks/test_leaks.py
-    benchmarks/test_measuring.py benchmarks/test_supervision_scale.py cli/test_assurance.py cli/test_commands.py
-    cli/test_digest.py cli/test_endings.py cli/test_exits.py cli/test_interruptions.py cli/test_notes.py cli/test_proof.py
-    cli/test_run.py cli/test_seatbelt.py cli/test_words.py confine/test_bpf.py confine/test_filters.py confine/test_plans.py
-    confine/test_seccomp.py decision frames lifecycle outcome policy project/test_abilities.py project/test_architecture.py
-    project/test_field_reports.py project/test_reference.py project/test_turns.py proofbind protocol
-    seatbelt/test_evaluator.py seatbelt/test_profiles.py server/test_program.py statefile/test_faults.py strictjson
-    test_readme.py testing/test_broken_brokers.py testing/test_faults.py testing/test_plugin.py testing/test_reference.py
-    testing/test_scripted.py testing/test_strategies.py treedigest/test_gitindex.py treedigest/test_properties.py
+    adapters/test_openai_agents_operations.py adapters/test_pydantic_ai_operations.py adapters/test_statuses.py
+    admin/test_reference.py argrules assurance/test_causal.py assurance/test_checking.py assurance/test_formulas.py attest
+    audit/test_lines.py audit/test_log.py audit/test_lost_lines.py audit/test_shared_log.py audit/test_torn_lines.py
+    audit/test_verify.py benchmarks/test_leaks.py benchmarks/test_measuring.py benchmarks/test_supervision_scale.py
+    cli/test_assurance.py cli/test_commands.py cli/test_digest.py cli/test_endings.py cli/test_exits.py
+    cli/test_interruptions.py cli/test_notes.py cli/test_proof.py cli/test_run.py cli/test_seatbelt.py cli/test_words.py
+    client/test_clients.py client/test_conversation.py client/test_forked_copies.py client/test_odd_hosts.py
+    confine/test_bpf.py confine/test_filters.py confine/test_plans.py confine/test_seccomp.py deadline/test_cancel_file.py
+    deadline/test_endings.py deadline/test_library.py deadline/test_reference.py deadline/test_signals.py
+    deadline/test_streams.py deadline/test_terms.py decision executions frames lifecycle outcome policy
+    project/test_abilities.py project/test_architecture.py project/test_field_reports.py project/test_reference.py
+    project/test_turns.py proofbind protocol seatbelt/test_evaluator.py seatbelt/test_profiles.py server/test_options.py
+    server/test_outbox.py server/test_program.py server/test_session.py server/test_session_properties.py
+    statefile/test_concurrency.py statefile/test_documents.py statefile/test_faults.py statefile/test_flock.py
+    statefile/test_lock.py statefile/test_power_cuts.py statefile/test_records.py statefile/test_reference.py strictjson
+    supervisor/test_foreground.py supervisor/test_logs.py supervisor/test_prune.py supervisor/test_recover.py
+    supervisor/test_reference.py supervisor/test_wait.py test_readme.py testing/test_broken_brokers.py
+    testing/test_faults.py testing/test_plugin.py testing/test_reference.py testing/test_scripted.py
+    testing/test_strategies.py treedigest/test_gitindex.py treedigest/test_properties.py
     """.split()
 )
 """Values, forms, tables, tools, and doors to brokers that are tried as every user elsewhere: nothing there
