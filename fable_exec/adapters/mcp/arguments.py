@@ -30,13 +30,6 @@ _Path = Annotated[str, Field(description="A path in the workspace.")]
 _Encoding = Annotated[Literal["utf-8", "base64"], Field(description="How `content` is written.")]
 _Hash = Annotated[str | None, Field(description="SHA-256 of the content the file must have now; otherwise nothing is written.")]
 _Most = Annotated[int | None, Field(ge=1, description="At most so many; there is a bound anyway.")]
-_Seconds = Annotated[
-    float | None, Field(gt=0, description="End everything after this time; the policy has a default and a limit.")
-]
-_Idle = Annotated[float | None, Field(gt=0, description="End everything after this time without output.")]
-_Cwd = Annotated[str | None, Field(description="The directory to run in; the workspace itself without one.")]
-_Input = Annotated[str | None, Field(description="Standard input; empty without it.")]
-_Variables = Annotated[dict[str, str], Field(description="Environment variables, as far as the policy lets requests set them.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,31 +40,37 @@ class Nothing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Execute:
-    """Arguments of execute_command."""
+class _Run:
+    """What both ways of running take."""
 
     __pydantic_config__ = _STRICT
-    command: Annotated[
-        list[str], Field(min_length=1, description="The program and its arguments, one each. No shell reads them.")
-    ]
-    cwd: _Cwd = None
-    stdin: _Input = None
-    env: _Variables = field(default_factory=dict)
-    timeout_seconds: _Seconds = None
-    idle_timeout_seconds: _Idle = None
+    cwd: Annotated[str | None, Field(description="The directory to run in; the workspace itself without one.")] = None
+    stdin: Annotated[str | None, Field(description="Standard input; empty without it.")] = None
+    env: Annotated[dict[str, str], Field(description="Environment variables, as far as the policy lets requests set them.")] = (
+        field(default_factory=dict)
+    )
+    timeout_seconds: Annotated[
+        float | None, Field(gt=0, description="End everything after this time; the policy has a default and a limit.")
+    ] = None
+    idle_timeout_seconds: Annotated[float | None, Field(gt=0, description="End everything after this time without output.")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shell:
+class Execute(_Run):
+    """Arguments of execute_command."""
+
+    command: Annotated[
+        list[str], Field(min_length=1, description="The program and its arguments, one each. No shell reads them.")
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shell(_Run):
     """Arguments of run_shell."""
 
-    __pydantic_config__ = _STRICT
     text: Annotated[str, Field(min_length=1, description="What `sh -c` reads.")]
-    cwd: _Cwd = None
-    stdin: _Input = None
-    env: _Variables = field(default_factory=dict)
-    timeout_seconds: _Seconds = None
-    idle_timeout_seconds: _Idle = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from fable_exec.adapters.statuses import status_of
 from fable_exec.adapters.values import GlobResult
-from fable_exec.outcome import Applied, Denial, whole_characters
+from fable_exec.outcome import Applied, Denial, EndedBy, whole_characters
 from fable_exec.protocol import (
     AppendResult,
     CommandResult,
@@ -52,17 +52,6 @@ __all__ = [
     "of_write",
 ]
 
-_Reason = Literal[
-    "exited",
-    "signaled",
-    "timed_out",
-    "idle_timed_out",
-    "output_limited",
-    "memory_limited",
-    "pids_limited",
-    "cancelled",
-    "broker_lost",
-]
 _Kind = Literal["file", "directory", "symlink", "other"]
 _Bytes = Annotated[int, Field(ge=0)]
 
@@ -81,7 +70,7 @@ class Refusal:
 class CommandReport:
     """How a command ended, and what it printed. Nothing of it is alive."""
 
-    reason: Annotated[_Reason, Field(description="Why it ended; a timeout or limit leaves partial output.")]
+    reason: Annotated[EndedBy, Field(description="Why it ended; a timeout or limit leaves partial output.")]
     status: Annotated[int, Field(ge=0, le=255, description="0 success; 124 timeout; 128+n signal n; 137 a limit.")]
     exit_code: Annotated[int | None, Field(description="Its own exit status, if it exited.")]
     signal: Annotated[int | None, Field(description="The signal that ended it, if one did.")]
@@ -235,7 +224,7 @@ class WorkspaceReport:
 def of_command(result: CommandResult) -> CommandReport:
     exited = result.exit_code if result.signal is None else None
     return CommandReport(
-        reason=result.outcome.value,
+        reason=result.outcome,
         status=status_of(result),
         exit_code=exited,
         signal=result.signal,
