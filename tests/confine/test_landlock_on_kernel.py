@@ -326,7 +326,7 @@ def tried(name, flags, **where):
         return errno.errorcode[error.errno]
 print(json.dumps([
     tried("/srv/file", os.O_RDONLY), tried("/srv/file", os.O_WRONLY),
-    tried("/tmp/work/file", os.O_RDONLY), tried("/tmp/work/file", os.O_WRONLY),
+    tried("/tmp/job/file", os.O_RDONLY), tried("/tmp/job/file", os.O_WRONLY),
     tried("file", os.O_RDONLY, dir_fd=folder), tried("file", os.O_WRONLY, dir_fd=folder),
 ]))
 """
@@ -336,11 +336,11 @@ print(json.dumps([
 def test_in_a_root_of_its_own_the_rules_hold_off_what_lies_outside_and_leave_what_lies_inside_to_the_mounts(scene: Scene) -> None:
     """A locked workspace below /tmp could be written, if its mount let it; a descriptor from outside opens nothing."""
     root = scene.open
-    for name in ("srv", "tmp/work", "var/tmp", "home/command", "dev/shm"):
+    for name in ("srv", "tmp/job", "var/tmp", "home/command", "dev/shm"):
         (root / name).mkdir(parents=True)
-    for file in ("srv/file", "tmp/work/file"):
+    for file in ("srv/file", "tmp/job/file"):
         (root / file).touch()
-    rules = files_step(_own_root(FileView(workspace="/tmp/work", writable=False)))[1]
+    rules = files_step(_own_root(FileView(workspace="/tmp/job", writable=False)))[1]
     as_root = ["unshare", "--user", "--map-root-user"]
     given = json.dumps([rules, str(root), str(scene.closed)])
     done = enter([], [*as_root, sys.executable, "-I", "-c", IN_A_ROOT_OF_ITS_OWN], stdin=given)
