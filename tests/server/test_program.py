@@ -109,6 +109,17 @@ def peer(workspace: Path) -> Iterator[Callable[..., Peer]]:
         yield start
 
 
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """One for all that is refused, on a workspace with a file and a directory: what is refused changes nothing."""
+    workspace = tmp_path_factory.mktemp("refusing").resolve()
+    (workspace / "directory").mkdir()
+    (workspace / "file").touch(0o600)
+    server = Peer(workspace)
+    yield server
+    server.close()
+
+
 def command(*argv: str, **members: Any) -> dict[str, Any]:
     return {"action": "execute_command", "command": list(argv), **members}
 
@@ -183,16 +194,11 @@ def test_answers_are_what_peers_of_the_protocol_read_byte_for_byte(peer: Callabl
     ],
     ids=lambda value: value[:40].decode("latin-1") if isinstance(value, bytes) else str(value),
 )
-def test_each_error_has_its_name_and_the_next_line_is_in_step(
-    peer: Callable[..., Peer], workspace: Path, sent: bytes, error: str, code: str
-) -> None:
-    (workspace / "directory").mkdir()
-    (workspace / "file").touch(0o600)
-    server = peer()
-    answer = server.ask(sent)
+def test_each_error_has_its_name_and_the_next_line_is_in_step(refusing: Peer, sent: bytes, error: str, code: str) -> None:
+    answer = refusing.ask(sent)
     assert (answer["ok"], answer["error"], answer["code"]) == (False, error, code)
     assert len(answer["message"].encode()) <= 8192
-    assert server.ask(PROBE)["ok"]
+    assert refusing.ask(PROBE)["ok"]
 
 
 def test_blank_lines_are_no_requests_and_the_last_line_needs_no_newline(peer: Callable[..., Peer]) -> None:
