@@ -10,13 +10,12 @@ import ctypes
 import errno
 import json
 import os
-import platform
 import socket
 from collections.abc import Callable
-from typing import Any, NoReturn
 
 from . import kernel
 from .proctree import started_at
+from .typed import Any, NoReturn
 
 _MARK = ".fable-exec-canary"
 _CONNECT_SECONDS = 0.5
@@ -74,7 +73,7 @@ def _attempts(bait: dict[str, Any], workspace: str) -> dict[str, Callable[[], ob
         "signal_host": lambda: _signal(bait["host_pid"], bait["host_started"]),
         "read_host_environment": lambda: _read_environment(bait["host_pid"], bait["host_started"]),
         "new_user_namespace": lambda: kernel.unshare(kernel.CLONE_NEWUSER),
-        **{f"call_{name}": _surface_call(name) for name in _SURFACE.get(platform.machine(), {})},
+        **{f"call_{name}": _surface_call(name) for name in _SURFACE.get(os.uname().machine, {})},
     }
 
 
@@ -142,7 +141,7 @@ def _require_host(pid: int, started: str) -> None:
 
 
 def _surface_call(name: str) -> Callable[[], None]:
-    number = _SURFACE[platform.machine()][name]
+    number = _SURFACE[os.uname().machine][name]
     library = ctypes.CDLL(None, use_errno=True)
 
     def call() -> None:

@@ -6,18 +6,17 @@ command inherits them.
 
 from __future__ import annotations
 
-import base64
 import binascii
 import errno
 import os
 import stat
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from . import kernel_confine, kernel_notify
 from .kernel_confine import landlock_abi
 from .linuxos import O_PATH
+from .typed import Any
 
 __all__ = ["CONFINE_STEPS", "landlock_abi", "load_filter", "protect_this_process", "restrict_files", "take_listener"]
 
@@ -99,7 +98,7 @@ def take_listener() -> int:
 
 def _bound(program: dict[str, Any]) -> bytes:
     try:
-        code = bytearray(base64.b64decode(program["program"], validate=True))
+        code = bytearray(binascii.a2b_base64(program["program"], strict_mode=True))
         for index, name, shift in program["symbols"]:
             constant = (_SYMBOLS[name]() >> shift) & 0xFFFFFFFF
             _CONSTANT.pack_into(code, index * _INSTRUCTION_BYTES + _CONSTANT_OFFSET, constant)

@@ -13,7 +13,6 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, NoReturn, Protocol
 
 from . import kernel, steps, wire
 from .descriptor_limit import raise_descriptor_limit
@@ -25,6 +24,7 @@ from .proctree import Member, members_below, pids_below
 from .readiness import Readiness
 from .resource_limits import IGNORED_BY_PYTHON, fork_limited
 from .spawn import SpawnFailed, Streams
+from .typed import NamedTuple, NoReturn, Protocol
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 DELIVERY_SECONDS = 1.0

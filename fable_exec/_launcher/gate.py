@@ -11,12 +11,12 @@ import json
 import os
 import signal
 from collections.abc import Callable, Sequence
-from typing import NoReturn
 
 from . import kernel
 from .descriptor_limit import give_descriptor_limit_back
 from .resource_limits import IGNORED_BY_PYTHON, Limit, set_limits
 from .spawn import SpawnFailed
+from .typed import NoReturn
 
 GATE_CLOSED = 125
 """Exit status of a leader that was never let through."""

@@ -11,7 +11,6 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
-from typing import Any, NoReturn
 
 from . import kernel, steps, wire
 from .confine_steps import protect_this_process
@@ -23,6 +22,7 @@ from .places import Usage, child_bell, ended_children
 from .proctree import Member, list_members, members_below, pids_below
 from .readiness import Readiness
 from .spawn import Streams
+from .typed import Any, NoReturn
 from .watching import ProcessFiles, Watch
 
 _BELL_BYTES = 4096

@@ -12,13 +12,13 @@ import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NoReturn
 
 from . import kernel, steps, wire
 from .canary import be_canary
 from .linuxos import pidfd_open
 from .pins import Pins
 from .spawn import SpawnFailed, Streams, Workspace, path_and_copies, prepare
+from .typed import Any, NoReturn
 
 Copies = Sequence[tuple[int, int]]
 

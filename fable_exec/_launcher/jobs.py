@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from typing import Any
 
 from . import wire
 from .pins import Refused
 from .places import Place
 from .spawn import Streams
+from .typed import Any
 from .watching import Watch
 
 _DESCRIPTORS_PER_JOB = 8

@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import errno
 import os
-import platform
 import signal
 import struct
 
@@ -92,9 +91,9 @@ def clone(flags: int) -> int:
 
     Only for a single-threaded process: Python's after-fork hooks do not run.
     """
-    number = _SYS_CLONE.get(platform.machine())
+    number = _SYS_CLONE.get(os.uname().machine)
     if number is None:
-        raise OSError(38, f"clone() is not known for {platform.machine()}")
+        raise OSError(38, f"clone() is not known for {os.uname().machine}")
     return int(checked(_libc_holding_lock.syscall(number, flags | signal.SIGCHLD, 0, 0, 0, 0), f"clone({flags:#x})"))
 
 

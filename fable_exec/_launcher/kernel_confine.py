@@ -10,7 +10,6 @@ import ctypes
 import errno
 import functools
 import os
-import platform
 
 from .kernel_errors import checked
 from .kernel_fs import openat2
@@ -190,7 +189,7 @@ def open_unobserved(path: str, flags: int, dir_fd: int | None = None) -> int:
 
 def machine() -> str:
     """The architecture whose system calls this process makes, empty where it is none of the known ones."""
-    name = platform.machine()
+    name = os.uname().machine
     return name if name in _NUMBERS and ctypes.sizeof(ctypes.c_void_p) == 8 else ""
 
 
@@ -198,5 +197,5 @@ def machine() -> str:
 def _number(name: str) -> int:
     numbers = _NUMBERS.get(machine())
     if numbers is None:
-        raise OSError(_ENOSYS, f"{name} is not known for {platform.machine()}")
+        raise OSError(_ENOSYS, f"{name} is not known for {os.uname().machine}")
     return numbers[name]

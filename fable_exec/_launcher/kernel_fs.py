@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import platform
 import sys
 
 RESOLVE_NO_XDEV = 0x01
@@ -54,7 +53,7 @@ def _calling_convention(machine: str, pointer_bytes: int, multiarch: str) -> str
 
 
 _convention = _calling_convention(
-    platform.machine(), ctypes.sizeof(ctypes.c_void_p), getattr(sys.implementation, "_multiarch", "")
+    os.uname().machine, ctypes.sizeof(ctypes.c_void_p), getattr(sys.implementation, "_multiarch", "")
 )
 _on_linux = sys.platform == "linux"
 SYS_OPENAT2: int | None = _OPENAT2_EXCEPTIONS.get(_convention, 437) if _on_linux else None

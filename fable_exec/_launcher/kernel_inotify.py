@@ -8,9 +8,9 @@ import os
 import struct
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from .kernel_errors import checked
+from .typed import NamedTuple
 
 IN_ATTRIB = 0x4
 IN_CLOSE_WRITE = 0x8

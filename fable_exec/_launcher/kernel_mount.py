@@ -9,11 +9,10 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import platform
 from collections.abc import Callable
-from typing import Any
 
 from .kernel_errors import checked
+from .typed import Any
 
 AT_EMPTY_PATH = 0x1000
 AT_SYMLINK_NOFOLLOW = 0x100
@@ -90,9 +89,9 @@ def set_propagation(path: str, propagation: int) -> None:
 
 def pivot_root(new_root: str, put_old: str) -> None:
     """Make `new_root` the root of this mount namespace and move the old one to `put_old`."""
-    number = _PIVOT_ROOT.get(platform.machine())
+    number = _PIVOT_ROOT.get(os.uname().machine)
     if number is None:
-        raise OSError(errno.ENOSYS, f"pivot_root() is not known for {platform.machine()}")
+        raise OSError(errno.ENOSYS, f"pivot_root() is not known for {os.uname().machine}")
     checked(_pivot_root(number, os.fsencode(new_root), os.fsencode(put_old)), "pivot_root", new_root)
 
 

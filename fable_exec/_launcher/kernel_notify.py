@@ -11,9 +11,9 @@ import errno
 import fcntl
 import os
 import struct
-from typing import NamedTuple
 
 from . import kernel_confine, kernel_fs
+from .typed import NamedTuple
 
 # Flags of seccomp(SECCOMP_SET_MODE_FILTER): hand out a listener (5.0); once taken, a call waits through signals (5.19).
 _NEW_LISTENER = 1 << 3

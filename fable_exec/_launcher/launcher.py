@@ -13,7 +13,6 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from . import wire
 from .canary import fork_canary
@@ -23,6 +22,7 @@ from .places import Place, PlaceLost, Report
 from .pools import PlacePool
 from .readiness import Readiness
 from .spawn import SpawnFailed, Workspace, spawn
+from .typed import Any
 from .watching import Watch
 
 _END_SECONDS = 2.0

@@ -10,10 +10,10 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
 from .linuxos import getxattr
 from .observed_budget import Budget, OverBudget
+from .typed import Any, NamedTuple
 
 _FAMILY = struct.Struct("=H")
 _PORT = struct.Struct("!H")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable
-from typing import Any
 
 from . import observed_addresses
 from .kernel_fs import openat2
@@ -18,6 +17,7 @@ from .kernel_notify import Call, memory_of
 from .linuxos import O_PATH
 from .observed_addresses import Address
 from .observed_paths import Attempt
+from .typed import Any
 
 _MAX_PATH_BYTES = 4096  # PATH_MAX
 _MAX_ADDRESS_BYTES = 128  # struct sockaddr_storage

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
 
 from .observed_budget import Budget
 from .observed_paths import PRESENT, Attempt, Found, find, is_special
+from .typed import Any, NamedTuple
 
 METADATA = frozenset({"chmod", "chown", "utime", "setxattr", "removexattr"})
 _QUIET = ("/dev/tty", "/dev/fd/", "/dev/std", "/proc/self/", "/proc/thread-self/")

@@ -8,10 +8,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import NamedTuple
 
 from .linuxos import O_PATH
 from .observed_budget import Budget
+from .typed import NamedTuple
 
 PRESENT = frozenset({"present", "file", "regular", "directory", "empty"})
 """What a call needs to be there: something; something that is no directory; a regular file; a directory; an empty one.

@@ -13,7 +13,6 @@ import os
 import select
 import socket
 from collections.abc import Callable
-from typing import Any
 
 from . import kernel_notify, observed_addresses, observed_calls, wire
 from .kernel_notify import Call
@@ -24,6 +23,7 @@ from .observed_faults import fails_anyway
 from .observed_files import Refused, is_quiet, view_of
 from .observed_paths import Attempt
 from .refusals import Ledger, Refusal
+from .typed import Any
 
 _AT_FDCWD = -100
 _REFUSED = [errno.EPERM]

@@ -10,11 +10,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from . import kernel_mount
 from .kernel_fs import RESOLVE_STRICT, openat2
 from .linuxos import O_PATH
+from .typed import NamedTuple
 
 _NO_FOLLOW = O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _ANCHOR = kernel_mount.MOUNT_ATTR_NOSUID | kernel_mount.MOUNT_ATTR_NODEV

@@ -14,7 +14,6 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import NamedTuple, Protocol
 
 from . import kernel, kernel_confine, wire
 from .ending import end_children, signal_everybody, stop_children
@@ -22,6 +21,7 @@ from .leaders import Leaders
 from .linuxos import has_children, pipe_unblocking
 from .proctree import Member, list_members, members_below, pids_below
 from .spawn import SpawnFailed
+from .typed import NamedTuple, Protocol
 from .watching import ProcessFiles
 
 _SIGKILL, _SIGSTOP = int(signal.SIGKILL), int(signal.SIGSTOP)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-from typing import Any, Protocol
 
 from . import wire
 from .leaders import Leaders, own_children
@@ -16,6 +15,7 @@ from .pins import Refused
 from .places import FreshNamespace, Place, Slot, Subreaper
 from .refusals import Told
 from .spawn import SpawnFailed
+from .typed import Any, Protocol
 from .watching import ProcessFiles
 
 MAX_IN_FLIGHT = 256

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from .kernel_confine import open_unobserved
+from .typed import NamedTuple
 
 MAX_MEMBERS = 64
 """Survivors named at most; a fork bomb must not make the report long or slow."""

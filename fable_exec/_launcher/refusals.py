@@ -9,9 +9,9 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 from . import wire
+from .typed import Any, NamedTuple
 
 _ANSWER_SECONDS = 0.25
 """How long a launcher waits for what was noted: an observer that is stuck must hold up neither an outcome nor other commands."""

@@ -12,9 +12,9 @@ import os
 import resource
 import signal
 from collections.abc import Callable, Sequence
-from typing import NoReturn
 
 from .descriptor_limit import inherited_descriptor_limit, keep_descriptor_limit
+from .typed import NoReturn
 
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 """What a Python process ignores from its start on; a command must not inherit that."""

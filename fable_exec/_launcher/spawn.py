@@ -12,13 +12,13 @@ import signal
 import stat
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
 
 from .descriptor_limit import inherited_descriptor_limit
 from .kernel_confine import launcher_key
 from .kernel_fs import RESOLVE_STRICT, openat2
 from .linuxos import O_PATH
 from .resource_limits import Limit, fork_limited
+from .typed import Any, NamedTuple
 
 _SCRIPT_DESCRIPTOR = 3
 _EVERY_SIGNAL = signal.valid_signals()

@@ -12,7 +12,6 @@ import select
 import signal
 import socket
 from functools import partial
-from typing import Any, NoReturn
 
 from . import kernel, steps, wire
 from .linuxos import pidfd_open
@@ -20,6 +19,7 @@ from .pins import Pins, Refused
 from .places import serve_slot
 from .readiness import Readiness
 from .refusals import Ledger, answer_to_take
+from .typed import Any, NoReturn
 
 _PREPARE_MILLISECONDS = 10_000
 

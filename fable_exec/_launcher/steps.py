@@ -10,11 +10,11 @@ import resource
 import signal
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from . import confine_steps, kernel, mounts, network
 from .linuxos import set_ids
 from .resource_limits import set_limits
+from .typed import Any
 
 NAMESPACES = {
     "user": kernel.CLONE_NEWUSER,

@@ -12,11 +12,11 @@ import re
 import sys
 import time
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from .kernel_confine import open_unobserved
 from .linuxos import O_PATH
 from .proctree import split_stat
+from .typed import NamedTuple
 
 PERIOD_SECONDS = 0.05
 _LONGEST_SHARE = 10

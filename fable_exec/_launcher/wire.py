@@ -9,9 +9,9 @@ import array
 import json
 import os
 import socket
-from typing import Any
 
 from .linuxos import MSG_CMSG_CLOEXEC, memory_file
+from .typed import Any
 
 MAX_INLINE_BYTES = 65536
 """Larger messages travel in a memory file: a packet must fit the socket's send buffer."""

@@ -13,7 +13,6 @@ import select
 import signal
 import socket
 import time
-from typing import Any, NoReturn
 
 from . import kernel, removal, steps, wire
 from .confine_steps import take_listener
@@ -26,6 +25,7 @@ from .proctree import children
 from .readiness import Readiness
 from .refusals import Ledger, answer_to_take
 from .stager import stage
+from .typed import Any, NoReturn
 
 _CLOSE_SECONDS = 0.5
 """How long launchers may take to end what they run, once told to, before they are killed."""
