@@ -167,6 +167,7 @@ SITUATION: dict[str, Callable[[], str]] = {
     "ordinary_user": _is_ordinary_user,
     "ps": _tool("ps"),
     "pydantic_ai": _package("pydantic_ai"),
+    "pymodelchecking": _package("pyModelChecking"),
     "rfc8785": _package("rfc8785"),
     "root": _is_root,
     "securesystemslib": _package("securesystemslib"),
