@@ -1,9 +1,13 @@
-"""Several workers run the suite at the same time (pytest-xdist); a test marked `alone` runs while all others wait."""
+"""Several workers run the suite at the same time (pytest-xdist); a test marked `alone` runs while all others wait.
+
+They also read the same files of tests at the same time: one compiles a file, and the others take what it wrote.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import zlib
 from collections.abc import Generator
 from pathlib import Path
 
@@ -14,14 +18,26 @@ MOST_WORKERS = 8
 
 
 class Turns:
-    """A plugin of each worker: two locks on files in `directory`, which the workers of one run share.
+    """A plugin of each worker: locks on files in `directory`, which the workers of one run share.
 
     The room is shared by ordinary tests and taken whole by one that must be alone. Everybody enters through the gate, so whoever
     waits for the whole room is not overtaken. The wait lies outside of the test: its timeout does not count it.
     """
 
     def __init__(self, directory: Path) -> None:
-        self._gate, self._room = (os.open(directory / name, os.O_RDWR | os.O_CREAT, 0o600) for name in ("gate", "room"))
+        names = ("gate", "room", "collected")
+        self._gate, self._room, self._collected = (os.open(directory / name, os.O_RDWR | os.O_CREAT, 0o600) for name in names)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, object, object]:
+        if not isinstance(collector, pytest.Module):
+            return (yield)
+        byte = zlib.crc32(bytes(collector.path))  # of the file of locks: one for each file of tests
+        fcntl.lockf(self._collected, fcntl.LOCK_EX, 1, byte)
+        try:
+            return (yield)
+        finally:
+            fcntl.lockf(self._collected, fcntl.LOCK_UN, 1, byte)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
