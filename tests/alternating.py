@@ -7,6 +7,7 @@ depends on the test, on its other parameters, and on whether root runs it. What 
 from __future__ import annotations
 
 import collections
+import functools
 import os
 import zlib
 from collections.abc import Container, Iterable
@@ -100,14 +101,22 @@ def leave_to_the_second_run(items: list[pytest.Item]) -> list[pytest.Item]:
 
 def _way_of(item: pytest.Function) -> str:
     """The value of its parameter that is a way, "" where there is none."""
+    if not hasattr(item, "callspec"):
+        return ""
     names = WAYS.get(_among(item, WAYS) or "", ())
-    given = item.callspec.params if hasattr(item, "callspec") else {}
+    given = item.callspec.params
     return next((str(given[name]) for name in names if name in given), "")
 
 
 def _among(item: pytest.Item, places: Container[str]) -> str | None:
     """The one of `places` that is its file or holds it."""
-    if not item.path.is_relative_to(_TESTS):
-        return None
-    place = item.path.relative_to(_TESTS)
-    return next((str(each) for each in (place, *place.parents) if str(each) in places), None)
+    return next((each for each in _places_of(item.path) if each in places), None)
+
+
+@functools.cache
+def _places_of(path: Path) -> tuple[str, ...]:
+    """That file and the directories that hold it, as the tables here name them."""
+    if not path.is_relative_to(_TESTS):
+        return ()
+    place = path.relative_to(_TESTS)
+    return tuple(str(each) for each in (place, *place.parents))
