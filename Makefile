@@ -14,6 +14,9 @@ BIN := $(VENV)/bin
 VENV_TOOL = $(if $(HOST_PYTHON),$(HOST_PYTHON) tools/environment.py $(VENV),@echo "no Python 3.11+ with venv and ensurepip found; set PYTHON=" >&2; exit 1;)
 PYTEST := $(BIN)/python -m pytest
 
+# The suite starts this library some thousand times: without compiled files of it each start would compile it anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # "auto" makes a skipped kernel test a failure where the kernel should be able to run it (tests/abilities.py).
 export FABLE_EXEC_REQUIRE_ABILITIES ?= auto
 

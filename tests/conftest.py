@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,6 +41,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for name in _lacking(item):
             item.add_marker(pytest.mark.skip(reason=f"ability {name} is missing: {abilities.missing(name)}"))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what was collected stays to the end, and would be gone through with each collection of garbage
 
 
 def _lacking(item: pytest.Item) -> Iterator[str]:
