@@ -27,7 +27,7 @@ OWN = "a forked child has one of its own"
 REFUSED = "a forked child is refused before it"
 SERVER = "only within one server, which a forked child has no part in"
 EVERY_LOCK = {
-    "adapters/blocking.py _changing": OWN,
+    "loopthread.py _changing": OWN,
     "audit/writer.py lock": "of a writer, and a forked child opens its own",
     "broker/arguments.py _building": OWN,
     "broker/background.py _changed": REFUSED,
@@ -60,7 +60,6 @@ EVERY_LOCK = {
     "supervisor/proving.py _proving": OWN,
     "supervisor/zygote.py _sending": OWN,
     "supervisor/zygotes.py _lock": OWN,
-    "testing/faces.py _making": OWN,
 }
 _ASSIGNED = re.compile(r"^ *(?:self\.)?(\w+)((?:: [^=\n]+)? = .*)$", re.MULTILINE)
 _LOCK = re.compile(r"threading\.(?:R?Lock|Condition|\w*Semaphore|Barrier)\b|ProcessLock\b|asyncio\.Lock\b|queue\.\w*Queue\b")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fable_exec._sys.forks import ProcessLock
+from fable_exec.loopthread import LoopThread
 
 __all__ = ["Face", "blocking"]
 
@@ -22,11 +20,11 @@ def blocking(inner: Any) -> Iterator[Face]:
 
     Several threads may call at once. `inner` may be awaitable itself: then it is what comes of it. It is not closed here.
     """
-    loop = _LoopThread()
+    loop = LoopThread("face")
     try:
-        yield Face(loop.run(_awaited(inner)) if inspect.isawaitable(inner) else inner, loop.run)
+        yield Face(loop.wait(_awaited(inner)) if inspect.isawaitable(inner) else inner, loop.wait)
     finally:
-        loop.close()
+        loop.end()
 
 
 class Face:
@@ -71,48 +69,3 @@ class Face:
 
 async def _awaited(answer: Any) -> Any:
     return await answer
-
-
-class _LoopThread:
-    """A loop in a thread, both made when they are first needed."""
-
-    def __init__(self) -> None:
-        self._making = ProcessLock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-
-    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Wait for it; when this thread is interrupted meanwhile it is cancelled."""
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._running())
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def close(self) -> None:
-        """End what is left in the loop, and then loop and thread."""
-        if self._loop is not None and self._thread is not None:
-            self.run(_end_others())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        with self._making:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="fable_exec.testing loop", daemon=True)
-                self._thread.start()
-            return self._loop
-
-
-async def _end_others() -> None:
-    """Cancel the other tasks, wait for them, and end the loop's generators and threads."""
-    loop = asyncio.get_running_loop()
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-    await loop.shutdown_asyncgens()
-    await loop.shutdown_default_executor()

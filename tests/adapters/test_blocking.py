@@ -150,7 +150,7 @@ def test_a_forked_child_is_told_so_and_may_close_its_copy(workspace: Path) -> No
                 events.close()
                 ws.close()
 
-        with held_elsewhere(ws._portal._changing):
+        with held_elsewhere(ws._loop._changing):
             assert in_a_child(in_child).startswith("Conflict: this workspace belongs to process")
         events.close()
         assert ws.run(RunRequest(["echo", "ours"])).stdout == "ours\n"

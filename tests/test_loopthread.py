@@ -1,0 +1,78 @@
+"""A loop in a thread of its own: what waits, what it refuses, what it leaves. Interrupts and forks: adapters/test_blocking.py."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fable_exec.errors import BrokerGone, Conflict
+from fable_exec.loopthread import LoopThread
+
+
+@pytest.fixture
+def loop() -> Iterator[LoopThread]:
+    loop = LoopThread("test")
+    try:
+        yield loop
+    finally:
+        loop.end()
+        assert "fable_exec test" not in {thread.name for thread in threading.enumerate()}
+
+
+async def answer(value: str) -> str:
+    await asyncio.sleep(0)
+    return value
+
+
+async def forever(begun: threading.Event) -> None:
+    begun.set()
+    await asyncio.Event().wait()
+
+
+def test_each_waiting_thread_gets_what_came_of_its_own_work(loop: LoopThread) -> None:
+    async def fault() -> None:
+        raise KeyError("its own")
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda value: loop.wait(answer(value)), "abcdefgh")) == list("abcdefgh")
+    with pytest.raises(KeyError, match="its own"):
+        loop.wait(fault())
+
+
+def test_its_end_cancels_what_is_waited_for_and_comes_before_the_last_act(loop: LoopThread) -> None:
+    begun, acts = threading.Event(), []
+
+    async def last() -> None:
+        acts.append(len(asyncio.all_tasks()))
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(loop.wait, forever(begun))
+        assert begun.wait(10)
+        loop.end(last)
+        with pytest.raises(BrokerGone, match="the test was closed meanwhile"):
+            waiting.result(10)
+    loop.end(last)
+    assert acts == [1]
+    with pytest.raises(BrokerGone, match="the test is closed"):
+        loop.wait(answer("late"))
+
+
+def test_work_that_cancels_itself_is_not_taken_for_an_end(loop: LoopThread) -> None:
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        loop.wait(cancelled())
+    assert loop.wait(answer("on")) == "on"
+
+
+def test_its_own_thread_is_told_that_it_would_wait_for_itself(loop: LoopThread) -> None:
+    async def nested() -> None:
+        loop.wait(answer("never"))
+
+    with pytest.raises(Conflict, match="the test's own thread"):
+        loop.wait(nested())
