@@ -45,7 +45,7 @@ SAME_FOR_EVERY_USER = frozenset(
     assurance/test_reach.py assurance/test_replays.py attest audit/test_lines.py audit/test_log.py
     audit/test_lost_lines.py audit/test_shared_log.py audit/test_torn_lines.py audit/test_verify.py
     benchmarks/test_leaks.py benchmarks/test_measuring.py benchmarks/test_supervision_scale.py broker/test_background.py
-    broker/test_dropped_handles.py broker/test_environment.py broker/test_handle.py broker/test_long_commands.py
+    broker/test_dropped_handles.py broker/test_environment.py
     broker/test_soak.py broker/test_surroundings.py cli/test_assurance.py cli/test_attest.py cli/test_commands.py
     cli/test_digest.py cli/test_endings.py cli/test_exits.py cli/test_interruptions.py cli/test_notes.py
     cli/test_proof.py cli/test_run.py cli/test_seatbelt.py cli/test_supervise.py cli/test_supervise_boundaries.py

@@ -19,7 +19,7 @@ from tests.doors import TOKEN, policy_for
 
 pytestmark = pytest.mark.requires_ability("confinement")
 
-QUICK_SECONDS, DEEP_SECONDS = 2.0, 60.0
+QUICK_SECONDS, DEEP_SECONDS = 1.0, 60.0
 BLOCKING: list[Callable[..., Any]] = [ExecutionBroker, BrokerClient]
 ASYNC: list[Callable[..., Any]] = [AsyncExecutionBroker, AsyncBrokerClient]
 DURATIONS = [QUICK_SECONDS, pytest.param(DEEP_SECONDS, marks=[pytest.mark.deep, pytest.mark.timeout(240)])]
@@ -49,7 +49,7 @@ def steps(name: str, chance: random.Random) -> Iterator[tuple[str, tuple[Any, ..
 def work(broker: Any, name: str, until: float, wrong: list[str]) -> int:
     done = 0
     for call, arguments, fits in steps(name, random.Random(name)):
-        if time.monotonic() >= until:
+        if done and time.monotonic() >= until:
             break
         if not fits(getattr(broker, call)(*arguments)):
             wrong.append(f"{name}: {call}{arguments}")
@@ -60,7 +60,7 @@ def work(broker: Any, name: str, until: float, wrong: list[str]) -> int:
 async def work_in_loop(broker: Any, name: str, until: float, wrong: list[str]) -> int:
     done = 0
     for call, arguments, fits in steps(name, random.Random(name)):
-        if time.monotonic() >= until:
+        if done and time.monotonic() >= until:
             break
         if not fits(await getattr(broker, call)(*arguments)):
             wrong.append(f"{name}: {call}{arguments}")
@@ -139,7 +139,7 @@ def test_cancelled_tasks_leave_nothing_running(workspace: Path) -> None:
             await asyncio.sleep(0.2)
             for task in running[:10]:
                 task.cancel()
-            ended = await asyncio.wait_for(asyncio.gather(*running[:10], return_exceptions=True), 10)
+            ended = await asyncio.wait_for(asyncio.gather(*running[:10], return_exceptions=True), 60)
             assert {type(each) for each in ended} == {asyncio.CancelledError}
             assert (await broker.execute_command(["true"])).success
             for task in running[10:]:

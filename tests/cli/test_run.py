@@ -16,6 +16,11 @@ from tests.hosts import unique_sleep
 
 
 def run(workspace: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:
+    return typed_here("run", "--workspace", str(workspace), *arguments, **options)  # type: ignore[arg-type]  # passed on as given
+
+
+def run_by_itself(workspace: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:
+    """In a process of its own, which is slower: for what has to do with streams, signals and time."""
     return typed("run", "--workspace", str(workspace), *arguments, **options)  # type: ignore[arg-type]  # passed on as given
 
 
@@ -102,7 +107,7 @@ def test_output_passes_through_byte_by_byte_on_its_own_stream(workspace: Path) -
     data = bytes(range(256)) * 300
     (workspace / "data").write_bytes(data)
     for flag in ("--stream", "--no-stream"):
-        finished = run(workspace, "--unlocked", flag, "--", "sh", "-c", "cat data; cat data >&2")
+        finished = run_by_itself(workspace, "--unlocked", flag, "--", "sh", "-c", "cat data; cat data >&2")
         assert (finished.returncode, finished.stdout, finished.stderr) == (0, data, data)
 
 
@@ -122,7 +127,7 @@ def test_output_streams_before_the_end(workspace: Path) -> None:
 @pytest.mark.requires_ability("confinement")
 def test_a_stream_has_no_cap_without_a_policy_and_what_is_kept_has(workspace: Path) -> None:
     megabytes = ["--unlocked", "--", "sh", "-c", "head -c 3000000 /dev/zero"]
-    assert len(run(workspace, *megabytes).stdout) == 3_000_000
+    assert len(run_by_itself(workspace, *megabytes).stdout) == 3_000_000
     kept = run(workspace, "--no-stream", *megabytes)
     assert (len(kept.stdout), kept.returncode) == (1_000_000, 0)
     assert b"2000000 bytes of stdout omitted" in kept.stderr
@@ -142,18 +147,21 @@ def test_a_policy_that_ends_a_command_for_its_output_is_told_by_the_status(works
 @pytest.mark.requires_ability("confinement")
 def test_standard_input_is_empty_unless_it_is_asked_for(workspace: Path) -> None:
     data = bytes(range(256)) * 1000
-    left = run(workspace, "--", "cat", stdin=data)
+    left = run_by_itself(workspace, "--", "cat", stdin=data)
     assert (left.returncode, left.stdout) == (0, b"") and b"--stdin passes it on" in left.stderr
-    fed = run(workspace, "--stdin", "--", "cat", stdin=data)
+    fed = run_by_itself(workspace, "--stdin", "--", "cat", stdin=data)
     assert (fed.stdout, fed.stderr) == (data, b"")
-    assert b"--stdin" in run(workspace, "--", "false", stdin=b"x").stderr
-    for unasked in (run(workspace, "--", "echo", "x", stdin=b"x"), run(workspace, "--", "true")):  # a loop over lines; no input
+    assert b"--stdin" in run_by_itself(workspace, "--", "false", stdin=b"x").stderr
+    for unasked in (
+        run_by_itself(workspace, "--", "echo", "x", stdin=b"x"),
+        run_by_itself(workspace, "--", "true"),
+    ):  # a loop over lines; no input
         assert unasked.stderr == b""
 
 
 @pytest.mark.requires_ability("confinement")
 def test_a_command_that_reads_nothing_ends_all_the_same(workspace: Path) -> None:
-    finished = run(workspace, "--stdin", "--", "true", stdin=b"x" * 1_000_000)
+    finished = run_by_itself(workspace, "--stdin", "--", "true", stdin=b"x" * 1_000_000)
     assert (finished.returncode, finished.stderr) == (0, b"")
 
 
@@ -235,7 +243,7 @@ def test_a_planted_file_fails_the_run_where_the_policy_says_so(
 def test_a_policy_names_the_workspace_when_no_flag_does(workspace: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(f'workspace = "{workspace}"\nallowed_executables = ["pwd"]\n')
-    assert typed("run", "--policy", str(policy), "--", "pwd").stdout.decode().strip() == str(workspace)
+    assert typed_here("run", "--policy", str(policy), "--", "pwd").stdout.decode().strip() == str(workspace)
 
 
 def test_a_policy_with_faults_lists_them_all_and_nothing_runs(workspace: Path, tmp_path: Path) -> None:
@@ -305,7 +313,7 @@ def test_a_death_by_signal_or_limit_is_told_with_its_name(
 @pytest.mark.requires_ability("confinement")
 def test_what_a_command_leaves_running_is_ended_and_told(workspace: Path) -> None:
     seconds = unique_sleep()
-    finished = run(workspace, "--unlocked", "--", "sh", "-c", f"setsid sleep {seconds} & echo started")
+    finished = run_by_itself(workspace, "--unlocked", "--", "sh", "-c", f"setsid sleep {seconds} & echo started")
     assert (finished.returncode, finished.stdout) == (0, b"started\n")
     assert b"1 other process was still alive and ended: " in finished.stderr
     assert not is_running(seconds)
@@ -314,7 +322,7 @@ def test_what_a_command_leaves_running_is_ended_and_told(workspace: Path) -> Non
 @pytest.mark.requires_ability("confinement")
 def test_the_partial_output_of_a_command_that_times_out_is_there(workspace: Path) -> None:
     seconds = unique_sleep()
-    finished = run(workspace, "--unlocked", "--timeout", "0.5", "--", "sh", "-c", f"echo partial; exec sleep {seconds}")
+    finished = run_by_itself(workspace, "--unlocked", "--timeout", "1.5", "--", "sh", "-c", f"echo partial; exec sleep {seconds}")
     assert (finished.returncode, finished.stdout) == (124, b"partial\n")
     assert b"timed out" in finished.stderr
     assert not is_running(seconds)
@@ -398,10 +406,10 @@ def test_a_run_is_confined_and_reads_while_locked_and_writes_while_unlocked(
     program = [*flags, "--", "sh", "-c", f"cat kept; echo changed > kept; cat {tmp_path}/secret; echo x > {tmp_path}/outside"]
     (workspace / "kept").write_text("kept\n")
     (tmp_path / "secret").write_text("secret\n")
-    locked = run(workspace, *program)
+    locked = run_by_itself(workspace, *program)
     assert (locked.stdout, b"kept: Read-only file system" in locked.stderr) == (b"kept\n", True)
     assert (workspace / "kept").read_text() == "kept\n"
-    assert run(workspace, "--unlocked", *program).stdout == b"kept\n"
+    assert run_by_itself(workspace, "--unlocked", *program).stdout == b"kept\n"
     assert (workspace / "kept").read_text() == "changed\n"
     assert not (tmp_path / "outside").exists()
 
@@ -410,8 +418,8 @@ def test_a_run_is_confined_and_reads_while_locked_and_writes_while_unlocked(
 def test_the_flag_wins_over_the_policy_and_the_policy_over_the_default(workspace: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(f'workspace = "{workspace}"\nallowed_executables = ["true"]\n[confinement]\nnetwork = "full"\n')
-    by_policy = the_object(typed("run", "--policy", str(policy), "--json", "--", "true"))["result"]["confinement"]
-    by_flag = the_object(typed("run", "--policy", str(policy), "--confinement", "off", "--json", "--", "true"))["result"]
+    by_policy = the_object(typed_here("run", "--policy", str(policy), "--json", "--", "true"))["result"]["confinement"]
+    by_flag = the_object(typed_here("run", "--policy", str(policy), "--confinement", "off", "--json", "--", "true"))["result"]
     assert {"host_writes", "kernel_surface"} <= {each["protection"] for each in by_policy}
     assert {each["protection"] for each in by_flag["confinement"]} == {"whole_tree_end", "other_processes"}
-    assert typed("run", "--policy", str(policy), "--confinement", "loose", "--", "true").returncode == 2
+    assert typed_here("run", "--policy", str(policy), "--confinement", "loose", "--", "true").returncode == 2
