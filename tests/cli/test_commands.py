@@ -351,15 +351,15 @@ def at_a_terminal(*arguments: str, cwd: Path, **variables: str) -> bytes:
     ids=str,
 )
 def test_a_terminal_gets_colours_when_it_wants_them(variables: dict[str, str], colored: bool, workspace: Path) -> None:
-    shown = at_a_terminal("doctor", cwd=workspace, **variables)
+    shown = at_a_terminal("doctor", "--confinement", "off", cwd=workspace, **variables)
     assert b"whole_tree_end" in shown
     assert (b"\x1b[" in shown) is colored
 
 
 def test_elsewhere_colours_come_only_when_forced(workspace: Path) -> None:
-    assert b"\x1b[" not in typed("doctor", cwd=workspace, env={"TERM": "xterm"}).stderr
-    assert b"\x1b[" in typed("doctor", cwd=workspace, env={"TERM": "xterm", "FORCE_COLOR": "1"}).stderr
-    assert b"\x1b" not in typed("doctor", "--json", cwd=workspace, env={"FORCE_COLOR": "1"}).stdout
+    assert b"\x1b[" not in typed_here("doctor", cwd=workspace, env={"TERM": "xterm"}).stderr
+    assert b"\x1b[" in typed_here("doctor", cwd=workspace, env={"TERM": "xterm", "FORCE_COLOR": "1"}).stderr
+    assert b"\x1b" not in typed_here("doctor", "--json", cwd=workspace, env={"FORCE_COLOR": "1"}).stdout
 
 
 def test_words_of_a_policy_cannot_address_the_terminal(tmp_path: Path) -> None:

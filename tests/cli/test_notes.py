@@ -13,7 +13,7 @@ from fable_exec.cli.notes import notes_on
 from fable_exec.outcome import Captured, Denial, EndedBy, Survivor
 from fable_exec.runner.denials import denials_of
 from tests.cli.results import result
-from tests.cli.typed import typed
+from tests.cli.typed import typed_here
 
 
 def test_a_quiet_end_has_no_notes() -> None:
@@ -115,9 +115,9 @@ def test_a_command_that_is_refused_twelve_times_is_told_in_one_line_and_in_json_
     subprocess.run(["git", "init", "-q", str(workspace)], check=True)
     script = "for hook in $(seq 12); do echo x > .git/hooks/hook-$hook; done 2>/dev/null"
     command = ["--workspace", str(workspace), "--unlocked", "--", "sh", "-c", script]
-    told = [line for line in typed("run", *command).stderr.decode().splitlines() if "refused" in line]
+    told = [line for line in typed_here("run", *command).stderr.decode().splitlines() if "refused" in line]
     assert (
         len(told) == 1 and told[0].startswith("fable-exec: refused 12 times: ") and "hook-3 and 9 more (later_files)" in told[0]
     )
-    denials = json.loads(typed("run", "--json", *command).stdout)["result"]["denials"]
+    denials = json.loads(typed_here("run", "--json", *command).stdout)["result"]["denials"]
     assert {each["path"] for each in denials} == {f".git/hooks/hook-{number}" for number in range(1, 13)}
