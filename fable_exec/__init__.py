@@ -7,8 +7,9 @@ used, so that importing the package costs next to nothing.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fable_exec.lazynames import on_demand
 
 if TYPE_CHECKING:
     from fable_exec.broker import AsyncExecutionBroker, ExecutionBroker, Explanation
@@ -65,25 +66,26 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = {
-    "broker": ("AsyncExecutionBroker", "ExecutionBroker", "Explanation"),
-    "client": ("AsyncBrokerClient", "BrokerClient"),
-    "errors": (
+_MODULES = {
+    "fable_exec.broker": ("AsyncExecutionBroker", "ExecutionBroker", "Explanation"),
+    "fable_exec.client": ("AsyncBrokerClient", "BrokerClient"),
+    "fable_exec.errors": (
         "ArgumentDenied", "AuditUnavailable", "BoundaryUnproved", "BrokerGone", "ConfinementUnavailable", "Conflict", "Denied",
         "ExecutableDenied", "ExtraMissing", "FableExecError", "FrameTooLarge", "IdentityLost", "InternalError", "InvalidJson",
         "InvalidRequest", "LaunchFailed", "PathDenied", "PathError", "PathExists", "PathIsDirectory", "PathNotDirectory",
         "PathNotFound", "PathPermission", "PolicyError", "ProofNotBound", "ProviderUnavailable", "ShellDenied", "SignalRefused",
         "StateUnreadable", "TreeUnstable", "UnknownExecution", "WritesLocked",
     ),
-    "outcome": ("Applied", "Captured", "Denial", "EndedBy", "Observed", "Outcome", "Survivor"),
-    "policy": (
+    "fable_exec.outcome": ("Applied", "Captured", "Denial", "EndedBy", "Observed", "Outcome", "Survivor"),
+    "fable_exec.policy": (
         "ArgumentPolicy", "AssurancePolicy", "AuditRules", "BrokerPolicy", "Confinement", "EnvironmentPolicy", "Limits",
         "PathRules", "Protections", "load_policy",
     ),
-    "protocol": ("CommandResult", "Event", "Exited", "InspectResult", "Output", "ProbeResult", "Started", "WriteResult"),
-    "supervisor": ("Execution", "ExecutionSpec", "Recovered", "Supervisor", "UnreadableExecution"),
+    "fable_exec.protocol": (
+        "CommandResult", "Event", "Exited", "InspectResult", "Output", "ProbeResult", "Started", "WriteResult",
+    ),
+    "fable_exec.supervisor": ("Execution", "ExecutionSpec", "Recovered", "Supervisor", "UnreadableExecution"),
 }  # fmt: skip
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
 __all__ = [
     "AsyncBrokerClient",
@@ -155,14 +157,5 @@ __all__ = [
     "WritesLocked",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    room = _ROOM_OF.get(name)
-    if room is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{room}"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = on_demand(__name__, _MODULES)

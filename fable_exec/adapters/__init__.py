@@ -6,8 +6,9 @@ modules of their own (`fable_exec.adapters.mcp` and so on), each with an extra; 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fable_exec.lazynames import on_demand
 
 if TYPE_CHECKING:
     from fable_exec.adapters.blocking import BlockingAgentWorkspace
@@ -44,24 +45,14 @@ __all__ = [
 ]
 
 _MODULES = {
-    "blocking": ("BlockingAgentWorkspace",),
-    "statuses": ("Completed", "Status", "completed", "refused", "status_of", "status_of_refusal"),
-    "values": (
+    "fable_exec.adapters.blocking": ("BlockingAgentWorkspace",),
+    "fable_exec.adapters.statuses": ("Completed", "Status", "completed", "refused", "status_of", "status_of_refusal"),
+    "fable_exec.adapters.values": (
         "CommandDenial", "CommandFinished", "CommandOutput", "CommandStarted", "GlobResult", "LaunchSpec", "RunRequest",
         "WorkspaceEvent",
     ),
-    "workspace": ("AgentWorkspace",),
+    "fable_exec.adapters.workspace": ("AgentWorkspace",),
 }  # fmt: skip
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
-
-def __getattr__(name: str) -> Any:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = on_demand(__name__, _MODULES)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fable_exec.broker.core import ExecutionBroker
 from fable_exec.broker.explain import Explanation
 from fable_exec.broker.started import StartedCommand
+from fable_exec.lazynames import on_demand
 
 if TYPE_CHECKING:
     from fable_exec.broker.asynchronous import AsyncExecutionBroker, AsyncStartedCommand
 
 __all__ = ["AsyncExecutionBroker", "AsyncStartedCommand", "ExecutionBroker", "Explanation", "StartedCommand"]
 
+_MODULES = {"fable_exec.broker.asynchronous": ("AsyncExecutionBroker", "AsyncStartedCommand")}
 
-def __getattr__(name: str) -> Any:
-    # Only hosts that use asyncio pay for it.
-    if name in ("AsyncExecutionBroker", "AsyncStartedCommand"):
-        from fable_exec.broker import asynchronous
-
-        return getattr(asynchronous, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # only hosts that use asyncio pay for it
+    __getattr__, __dir__ = on_demand(__name__, _MODULES)

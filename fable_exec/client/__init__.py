@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fable_exec.client.blocking import BrokerClient
+from fable_exec.lazynames import on_demand
 
 if TYPE_CHECKING:
     from fable_exec.client.asynchronous import AsyncBrokerClient
 
 __all__ = ["AsyncBrokerClient", "BrokerClient"]
 
-
-def __getattr__(name: str) -> Any:
-    # Only hosts that use asyncio pay for it.
-    if name == "AsyncBrokerClient":
-        from fable_exec.client.asynchronous import AsyncBrokerClient
-
-        return AsyncBrokerClient
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # only hosts that use asyncio pay for it
+    __getattr__, __dir__ = on_demand(__name__, {"fable_exec.client.asynchronous": ("AsyncBrokerClient",)})

@@ -7,8 +7,9 @@ run, needs little of it.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fable_exec.lazynames import on_demand
 
 if TYPE_CHECKING:
     from fable_exec.proofbind.axes import Axis, AxisResult, AxisState
@@ -24,21 +25,20 @@ if TYPE_CHECKING:
     from fable_exec.proofbind.snapshots import read_proof
     from fable_exec.proofbind.verifying import VerificationResult, verify
 
-_ROOMS = {
-    "axes": ("Axis", "AxisResult", "AxisState"),
-    "binding": ("BindingPolicy", "ProofBinding", "bind"),
-    "canonical": ("canonical_bytes",),
-    "documents": ("ProofDocument", "parse_document"),
-    "drift": ("Drift", "DriftCheck"),
-    "facts": ("Facts", "MalformedFacts", "read_facts"),
-    "gaps": ("facts_gaps",),
-    "headline": ("FABLE_1", "Headline", "HeadlineRules", "derive"),
-    "integrity": ("IntegrityResult", "verify_integrity"),
-    "runids": ("read_run_id",),
-    "snapshots": ("read_proof",),
-    "verifying": ("VerificationResult", "verify"),
+_MODULES = {
+    "fable_exec.proofbind.axes": ("Axis", "AxisResult", "AxisState"),
+    "fable_exec.proofbind.binding": ("BindingPolicy", "ProofBinding", "bind"),
+    "fable_exec.proofbind.canonical": ("canonical_bytes",),
+    "fable_exec.proofbind.documents": ("ProofDocument", "parse_document"),
+    "fable_exec.proofbind.drift": ("Drift", "DriftCheck"),
+    "fable_exec.proofbind.facts": ("Facts", "MalformedFacts", "read_facts"),
+    "fable_exec.proofbind.gaps": ("facts_gaps",),
+    "fable_exec.proofbind.headline": ("FABLE_1", "Headline", "HeadlineRules", "derive"),
+    "fable_exec.proofbind.integrity": ("IntegrityResult", "verify_integrity"),
+    "fable_exec.proofbind.runids": ("read_run_id",),
+    "fable_exec.proofbind.snapshots": ("read_proof",),
+    "fable_exec.proofbind.verifying": ("VerificationResult", "verify"),
 }  # fmt: skip
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
 __all__ = [
     "FABLE_1",
@@ -68,14 +68,5 @@ __all__ = [
     "verify_integrity",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    room = _ROOM_OF.get(name)
-    if room is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{room}"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = on_demand(__name__, _MODULES)

@@ -5,8 +5,9 @@ What a start needs is loaded with the first one, and ExecutionSpec with its firs
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from fable_exec.lazynames import on_demand
 from fable_exec.supervisor.execution import Execution, UnreadableExecution
 from fable_exec.supervisor.recovering import Done, Recovered
 from fable_exec.supervisor.supervisor import Supervisor
@@ -16,11 +17,5 @@ if TYPE_CHECKING:
 
 __all__ = ["Done", "Execution", "ExecutionSpec", "Recovered", "Supervisor", "UnreadableExecution"]
 
-
-def __getattr__(name: str) -> Any:
-    if name != "ExecutionSpec":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from fable_exec.executions.spec import ExecutionSpec
-
-    globals()[name] = ExecutionSpec
-    return ExecutionSpec
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = on_demand(__name__, {"fable_exec.executions.spec": ("ExecutionSpec",)})

@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from fable_exec.errors import ExtraMissing
+from fable_exec.lazynames import on_demand
 
 if TYPE_CHECKING:
     from fable_exec.testing import strategies
@@ -26,19 +27,18 @@ if TYPE_CHECKING:
     from fable_exec.testing.trees import Branch, ProcessTree
 
 _MODULES = {
-    "faces": ("Face", "blocking"),
-    "clocks": ("FakeClock",),
-    "conformance.broker": ("BrokerConformance",),
-    "conformance.supervisor": ("SupervisorConformance",),
-    "faults": ("Fault", "FaultyFiles", "each_fault"),
-    "leaks": ("nothing_left",),
-    "conformance.machine": ("BrokerMachine",),
-    "processes": ("alive_with", "end_all_with"),
-    "replies": ("Ran", "Reply"),
-    "scripted": ("ScriptedRunner",),
-    "trees": ("Branch", "ProcessTree"),
+    "fable_exec.testing.faces": ("Face", "blocking"),
+    "fable_exec.testing.clocks": ("FakeClock",),
+    "fable_exec.testing.conformance.broker": ("BrokerConformance",),
+    "fable_exec.testing.conformance.supervisor": ("SupervisorConformance",),
+    "fable_exec.testing.faults": ("Fault", "FaultyFiles", "each_fault"),
+    "fable_exec.testing.leaks": ("nothing_left",),
+    "fable_exec.testing.conformance.machine": ("BrokerMachine",),
+    "fable_exec.testing.processes": ("alive_with", "end_all_with"),
+    "fable_exec.testing.replies": ("Ran", "Reply"),
+    "fable_exec.testing.scripted": ("ScriptedRunner",),
+    "fable_exec.testing.trees": ("Branch", "ProcessTree"),
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "Branch",
@@ -61,20 +61,13 @@ __all__ = [
     "strategies",
 ]
 
+if not TYPE_CHECKING:
+    _found, __dir__ = on_demand(__name__, _MODULES)
 
-def __getattr__(name: str) -> Any:
-    module = "strategies" if name == "strategies" else _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        found = importlib.import_module(f"{__name__}.{module}")
-    except ModuleNotFoundError as missing:
-        if missing.name not in ("hypothesis", "pytest"):
-            raise
-        raise ExtraMissing.of("testing", missing.name) from missing
-    value = globals()[name] = found if name == "strategies" else getattr(found, name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    def __getattr__(name: str) -> Any:
+        try:
+            return importlib.import_module(f"{__name__}.strategies") if name == "strategies" else _found(name)
+        except ModuleNotFoundError as missing:
+            if missing.name not in ("hypothesis", "pytest"):
+                raise
+            raise ExtraMissing.of("testing", missing.name) from missing

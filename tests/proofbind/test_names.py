@@ -28,5 +28,5 @@ def test_who_waits_for_a_run_or_signs_loads_nothing_that_judges(use: str) -> Non
 def test_every_public_name_is_there_and_no_other() -> None:
     package = fable_exec.proofbind
     assert [name for name in package.__all__ if not hasattr(package, name)] == []
-    assert set(package.__all__) == set(package._ROOM_OF) <= set(dir(package))
+    assert set(package.__all__) == {name for names in package._MODULES.values() for name in names} <= set(dir(package))
     assert not hasattr(package, "nothing")

@@ -6,7 +6,7 @@ launch plan; `verify_policy` puts the built-in invariants and the policy's own f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fable_exec.assurance.model.brokers import ATOMS, BrokerWorld, broker_model
 from fable_exec.assurance.model.exploring import Model, Step
@@ -22,6 +22,7 @@ from fable_exec.assurance.model.verifying import (
     verify_policy,
     verify_supervisor,
 )
+from fable_exec.lazynames import on_demand
 
 if TYPE_CHECKING:
     from fable_exec.assurance.model.supervisors import SUPERVISOR_ATOMS, SupervisedWorld, supervisor_model
@@ -52,11 +53,7 @@ __all__ = [
     "verify_supervisor",
 ]
 
+_MODULES = {"fable_exec.assurance.model.supervisors": ("SUPERVISOR_ATOMS", "SupervisedWorld", "supervisor_model")}
 
-def __getattr__(name: str) -> Any:
-    # A broker, which verifies its policy with its first command, needs none of it.
-    if name in ("SUPERVISOR_ATOMS", "SupervisedWorld", "supervisor_model"):
-        from fable_exec.assurance.model import supervisors
-
-        return getattr(supervisors, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a broker, which verifies its policy with its first command, needs none of it
+    __getattr__, __dir__ = on_demand(__name__, _MODULES)
