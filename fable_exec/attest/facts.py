@@ -8,10 +8,10 @@ from typing import Any, Protocol, Self
 
 import attrs
 
-from fable_exec.attest.statements import is_sha256
 from fable_exec.errors import InvalidRequest
 from fable_exec.outcome import Applied
 from fable_exec.proofbind.axes import Axis, AxisResult, AxisState
+from fable_exec.sha256text import is_sha256
 from fable_exec.treedigest.forms import name_json
 from fable_exec.treedigest.values import Level, Profile
 

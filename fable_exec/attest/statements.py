@@ -9,6 +9,7 @@ import attrs
 
 from fable_exec.attest.canonical import canonical_bytes
 from fable_exec.errors import InvalidRequest, StateUnreadable
+from fable_exec.sha256text import is_sha256
 from fable_exec.strictjson import JsonFault, parse_strict
 
 __all__ = [
@@ -19,7 +20,6 @@ __all__ = [
     "TREE_SUBJECT",
     "Statement",
     "Subject",
-    "is_sha256",
 ]
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -29,12 +29,6 @@ TREE_SUBJECT = "workspace.treedigest.json"
 """The manifest of the tree, whose SHA-256 as a file is the tree's digest."""
 PROOF_SUBJECT = "proof.json"
 _ALGORITHM = "sha256"
-_HEX = frozenset("0123456789abcdef")
-
-
-def is_sha256(text: object) -> bool:
-    """Whether it is a SHA-256 as it is written everywhere here: 64 lower-case hexadecimal digits."""
-    return isinstance(text, str) and len(text) == 64 and _HEX.issuperset(text)
 
 
 @attrs.frozen

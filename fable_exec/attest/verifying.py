@@ -9,10 +9,11 @@ from typing import Any
 import attrs
 
 from fable_exec.attest.envelopes import Envelope
-from fable_exec.attest.statements import PAYLOAD_TYPE, PREDICATE_TYPE, Statement, is_sha256
+from fable_exec.attest.statements import PAYLOAD_TYPE, PREDICATE_TYPE, Statement
 from fable_exec.errors import InvalidRequest, StateUnreadable
 from fable_exec.keypairs.public import PublicKey
 from fable_exec.outcome import display_line
+from fable_exec.sha256text import is_sha256
 
 __all__ = ["AttestationResult", "Objection", "verify_attestation"]
 

@@ -20,6 +20,8 @@ from typing import Any
 
 import attrs
 
+from fable_exec.sha256text import is_sha256
+
 __all__ = ["FIRST_PREVIOUS", "GAP", "MAX_LINE_BYTES", "AuditHead", "BadLine", "Line", "encode_line", "parse_line", "safe_facts"]
 
 MAX_LINE_BYTES = 8192
@@ -34,7 +36,6 @@ GAP = "gap"
 _KIND = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 _DIGEST_MEMBER = re.compile(rb',"digest":"([0-9a-f]{64})"\}')
 _DIGEST_MEMBER_LENGTH = len(',"digest":""}') + 64
-_HEX = re.compile(r"[0-9a-f]{64}")
 _MEMBERS = {"sequence", "time", "kind", "facts", "previous", "digest"}
 
 _MAX_FACTS_BYTES = MAX_LINE_BYTES - 512
@@ -178,6 +179,6 @@ def _well_formed(members: Mapping[str, Any]) -> bool:
         type(members["sequence"]) is int
         and members["sequence"] > 0
         and isinstance(members["facts"], dict)
-        and all(isinstance(members[name], str) for name in ("time", "kind", "previous"))
-        and _HEX.fullmatch(members["previous"]) is not None
+        and all(isinstance(members[name], str) for name in ("time", "kind"))
+        and is_sha256(members["previous"])
     )

@@ -12,9 +12,10 @@ import click
 
 from fable_exec.attest import ExecutionFacts, PrivateKey, RecordedProof, TreeFacts, attest, link, link_file_name
 from fable_exec.attest.bundles import write_bundle
-from fable_exec.cli.attestation_options import ARTIFACTS, digests, is_digest, named
+from fable_exec.cli.attestation_options import ARTIFACTS, digests, named
 from fable_exec.cli.digest_progress import shown_progress
 from fable_exec.cli.exits import Exit
+from fable_exec.cli.inputs import one_digest
 from fable_exec.cli.outlets import Outlet
 from fable_exec.cli.showing import print_object, say
 from fable_exec.cli.supervise.options import AS_JSON, ID, ROOT, door, found_in
@@ -28,7 +29,7 @@ __all__ = ["command"]
 @click.command("attest")
 @ROOT
 @click.option("--key", "key_file", metavar="FILE", required=True, help="Private key in PEM, mode 0600.")
-@click.option("--materials", metavar="DIGEST", callback=is_digest, help="Digest of the tree before the run.")
+@click.option("--materials", metavar="DIGEST", callback=one_digest, help="Digest of the tree before the run.")
 @ARTIFACTS
 @click.option(
     "--link", "steps", metavar="STEP=DIR", multiple=True, callback=named, help="Write an in-toto Link into DIR as well."

@@ -7,18 +7,9 @@ from collections.abc import Mapping
 
 import click
 
-from fable_exec.attest.statements import is_sha256
 from fable_exec.cli.showing import one_line
 
-__all__ = ["ARTIFACTS", "digests", "is_digest", "named"]
-
-
-def is_digest(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
-    """A SHA-256 of whatever case."""
-    digest = None if given is None else given.strip().lower()
-    if digest is not None and not is_sha256(digest):
-        raise click.BadParameter("give 64 hexadecimal digits")
-    return digest
+__all__ = ["ARTIFACTS", "digests", "named"]
 
 
 def named(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:

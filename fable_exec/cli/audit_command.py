@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 import attrs
 import click
 
 from fable_exec.audit import AuditReport, verify_log
 from fable_exec.cli.exits import Exit
-from fable_exec.cli.inputs import AS_JSON
+from fable_exec.cli.inputs import AS_JSON, one_digest
 from fable_exec.cli.showing import at_the_door, print_object, say
 
 __all__ = ["command"]
-
-
-def _digest(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
-    digest = None if given is None else given.strip().lower()
-    if digest is not None and re.fullmatch("[0-9a-f]{64}", digest) is None:
-        raise click.BadParameter("give 64 hexadecimal digits")
-    return digest
 
 
 @click.group("audit")
@@ -28,7 +19,7 @@ def command() -> None:
 
 
 @command.command("verify")
-@click.option("--head", metavar="DIGEST", callback=_digest, help="Digest of a line known to have been written; finds a cut tail.")
+@click.option("--head", metavar="DIGEST", callback=one_digest, help="Digest of a line known to be written; finds a cut tail.")
 @AS_JSON
 @click.argument("file", type=click.UNPROCESSED)
 def verify(head: str | None, as_json: bool, file: str) -> int:

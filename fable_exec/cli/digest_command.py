@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import attrs
@@ -14,6 +13,7 @@ from fable_exec.cli.exits import Exit
 from fable_exec.cli.inputs import AS_JSON, contents
 from fable_exec.cli.showing import at_the_door, one_line, print_object, print_text, say
 from fable_exec.errors import StateUnreadable
+from fable_exec.sha256text import is_sha256
 from fable_exec.treedigest import Difference, Level, Manifest, Profile, TreeDigest, tree_digest
 
 __all__ = ["command"]
@@ -29,7 +29,7 @@ def _kept(_: click.Context, __: click.Parameter, given: str | None) -> Manifest 
     data = contents(given, _MAX_MANIFEST_BYTES).removesuffix(b"\n")
     digest, _newline, below = data.partition(b"\n")
     try:
-        return Manifest.from_bytes(below if re.fullmatch(rb"[0-9a-f]{64}", digest) else data, given)
+        return Manifest.from_bytes(below if is_sha256(digest.decode("latin-1")) else data, given)
     except StateUnreadable as error:
         raise click.BadParameter(one_line(str(error))) from error
 

@@ -1,4 +1,4 @@
-"""What several commands take alike: `--json`, and files that are named on the command line."""
+"""What several commands take alike: `--json`, digests, and files that are named on the command line."""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ import os
 import click
 
 from fable_exec.cli.showing import one_line
+from fable_exec.sha256text import sha256_given
 
-__all__ = ["AS_JSON", "MAX_KEY_BYTES", "contents"]
+__all__ = ["AS_JSON", "MAX_KEY_BYTES", "contents", "one_digest"]
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one object.")
 MAX_KEY_BYTES = 1 << 20
 """Of a file with keys: more than key rings of one embedder have."""
+
+
+def one_digest(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+    """A SHA-256, or None."""
+    digest = None if given is None else sha256_given(given)
+    if given is not None and digest is None:
+        raise click.BadParameter("give 64 hexadecimal digits")
+    return digest
 
 
 def contents(path: str, max_bytes: int) -> bytes:

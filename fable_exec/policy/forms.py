@@ -5,10 +5,10 @@ A function takes a string and returns that form, or raises ValueError with the r
 
 from __future__ import annotations
 
-import re
 from pathlib import Path, PurePath, PureWindowsPath
 
 from fable_exec.policy.names import is_environment_name, prefix_names_injection
+from fable_exec.sha256text import sha256_given
 
 __all__ = [
     "encodable",
@@ -121,8 +121,8 @@ def protected_name(text: str) -> str:
 
 
 def token_digest(text: str) -> str | None:
-    """A SHA-256 digest as 64 lower-case hexadecimal digits; blank is None."""
-    digest = text.strip().lower()
-    if digest and re.fullmatch("[0-9a-f]{64}", digest) is None:
+    """A SHA-256 digest in its one form; blank is None."""
+    digest = sha256_given(text)
+    if digest is None and text.strip():
         raise ValueError("must be the SHA-256 of the token as 64 hexadecimal digits")
-    return digest or None
+    return digest

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from fable_exec.seatbelt.boundary import WHAT, HostBoundary
 from fable_exec.seatbelt.profile import is_ambiguous
 from fable_exec.seatbelt.record import ConfinementRecord
 from fable_exec.seatbelt.rendering import render
+from fable_exec.sha256text import sha256_given
 
 __all__ = [
     "ARMING_SETTING",
@@ -42,7 +42,6 @@ SANDBOX_EXEC = Path("/usr/bin/sandbox-exec")
 """By its whole path: a PATH that somebody else wrote must not choose the sandbox."""
 _YES = ("1", "true", "yes", "on")
 _NO = ("", "0", "false", "no", "off")
-_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @attrs.frozen
@@ -93,8 +92,8 @@ def confined_args(
     if not is_armed(environment):
         return ConfinedArguments(tuple(argv))
     require_sandbox_exec(platform, sandbox_exec)
-    probe = environment.get(DIGEST_SETTING, "").strip().lower()
-    if not _DIGEST.fullmatch(probe):
+    probe = sha256_given(environment.get(DIGEST_SETTING, ""))
+    if probe is None:
         raise BoundaryUnproved(
             f"{DIGEST_SETTING} must be the 64 hexadecimal digits that `fable-exec boundary check --probe` prints"
         )
