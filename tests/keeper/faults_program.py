@@ -34,7 +34,7 @@ from tests.statefile.faults_program import HALF_DONE, OF_FILES
 from tests.tracing import Act, Alteration, killed_at, told_with
 
 OF_A_KEEPER = (OF_FILES - {"close"}) | {"mkdir", "mkdirat", "chmod", "mknodat", "mknod", "ftruncate", "utimensat"}
-GONE_SECONDS = 10.0
+GONE_SECONDS = 30.0
 
 
 class _Captured(BaseException):

@@ -38,7 +38,7 @@ def family(scene: Scene, marker: str, **more: object) -> Execution:
 
 
 def gone(marker: str) -> None:
-    until(lambda: not hosts.alive_with(marker), 10)
+    until(lambda: not hosts.alive_with(marker))
 
 
 def test_without_its_init_a_job_is_ended_and_its_end_recorded(scene: Scene) -> None:
@@ -147,21 +147,21 @@ def test_a_keeper_that_dies_at_a_moment_takes_the_job_along_and_it_is_never_run_
     marker = hosts.unique_sleep()
     with supervising(tmp_path, alteration) as supervisor:
         scene = Scene(supervisor=supervisor, workspace=workspace, rung=rung)
-        pause = "sleep 0.3; " if moment in AFTER_THE_START else ""
+        pause = {"it woke up": "sleep 2; "}.get(moment, "sleep 20; ") if moment in AFTER_THE_START else ""
         script = f"echo ran >>ran; setsid sleep {marker} & {pause}exit 3"
         spec = scene.spec("sh", "-c", script, execution_id="0e8a5ec5-0000-4000-8000-000000000002")
         try:
             supervisor.start(spec)
         except Exception as error:
             assert "keeper ended" in str(error) or "has no state" in str(error), error
-        until(lambda: not hosts.alive_with(marker), 10)
+        until(lambda: not hosts.alive_with(marker))
         found = supervisor.get(str(spec.execution_id))
         ran = (workspace / "ran").exists()
         if found is None:
             assert not ran, "it ran without a record"
             return
         scene.left(found)
-        found = until(lambda: dead if (dead := scene.look(found)).health in (Health.LOST, Health.EXITED) else None, 10)
+        found = until(lambda: dead if (dead := scene.look(found)).health in (Health.LOST, Health.EXITED) else None)
         again = supervisor.start(spec)
         supervisor.recover()
         assert again.execution_id == found.execution_id

@@ -193,7 +193,7 @@ def test_each_attempt_is_a_run_of_its_own(proving: Proving) -> None:
 
 
 def test_an_end_in_the_pause_before_another_attempt_says_that_nobody_looked(proving: Proving) -> None:
-    execution = proving.run("exit 1", restarts=1, restart_delay_seconds=60, hard_timeout_seconds=0.5)
+    execution = proving.run("exit 1", restarts=1, restart_delay_seconds=60, hard_timeout_seconds=2.0)
     assert said(execution) == ("crashed", 1, False, ["document-not-looked-for"])
 
 

@@ -171,10 +171,10 @@ def test_each_attempt_is_held_by_the_strongest_that_can_be_had(tmp_path: Path, w
 NOT_RESTARTED: dict[str, tuple[str, dict[str, Any], tuple[str, int | None, int | None]]] = {
     "complete": ("exit 0", {}, ("completed", 0, None)),
     "not good enough": ("exit 20", {}, ("verification_failed", 20, None)),
-    "no time is left": ("sleep 60", {"hard_timeout_seconds": 0.3}, ("timed_out", None, signal.SIGTERM)),
-    "no time is left, and it fails of it": ("trap 'exit 3' TERM; while :; do sleep 0.01; done", {"hard_timeout_seconds": 0.3},
+    "no time is left": ("sleep 60", {"hard_timeout_seconds": 1.0}, ("timed_out", None, signal.SIGTERM)),
+    "no time is left, and it fails of it": ("trap 'exit 3' TERM; while :; do sleep 0.01; done", {"hard_timeout_seconds": 1.0},
                                             ("timed_out", 3, None)),
-    "silent": ("sleep 60", {"idle_timeout_seconds": 0.3}, ("timed_out", None, signal.SIGTERM)),
+    "silent": ("sleep 60", {"idle_timeout_seconds": 1.0}, ("timed_out", None, signal.SIGTERM)),
     "too much output": ("head -c 100000 /dev/zero; exit 1", {"max_output_bytes": 5000}, ("output_limited", 1, None)),
     "a daemon left": ("setsid sleep 60 & exit 1", {}, ("descendants_terminated", 1, None)),
     "too much processor time": ("trap '' XCPU; kill -XCPU $$; while :; do :; done", {"limits": Limits(cpu_seconds=1)},
@@ -236,7 +236,7 @@ def test_a_stop_in_the_pause_ends_it_at_once_and_was_no_stop_of_the_job(
     assert (execution.state.value, execution.health, execution.document["attempt"]) == ("running", Health.RUNNING, 1)
     assert attempts(execution) == [(4, None, "crashed")]
     end(scene, execution)
-    found = scene.ended(execution, 10)
+    found = scene.ended(execution)
     assert (ending(found), starts(scene)) == (("crashed", 4, None), 1)
     document = found.document
     assert (document["attempt"], document["attempts"], document["stop_signal_sent_at"]) == (1, [], None)
@@ -246,29 +246,30 @@ def test_a_stop_in_the_pause_ends_it_at_once_and_was_no_stop_of_the_job(
 
 
 def test_the_hard_deadline_in_the_pause_ends_it_with_the_last_outcome(scene: Scene) -> None:
-    execution = scene.shell(COUNT + "exit 4", **LONG_PAUSE, hard_timeout_seconds=0.5)
-    found = scene.ended(execution, 10)
+    execution = scene.shell(COUNT + "exit 4", **LONG_PAUSE, hard_timeout_seconds=2.0)
+    found = scene.ended(execution)
     assert (ending(found), found.document["deadline"], found.document["attempt"]) == (("crashed", 4, None), None, 1)
-    assert moment(found.document["finished_at"]) - moment(found.document["started_at"]) >= 0.4
+    assert moment(found.document["finished_at"]) - moment(found.document["started_at"]) >= 1.9
     assert "DeadlinePassed" in [each["event"] for each in events(found)]
 
 
 def test_the_hard_deadline_spans_all_attempts(scene: Scene) -> None:
-    execution = run(scene, "test $n = 1 && { sleep 1.5; exit 1; }; sleep 60", restarts=3, hard_timeout_seconds=2.0)
+    """The second would be done in time if it had the whole of it."""
+    execution = run(scene, "test $n = 1 && { sleep 1; exit 1; }; sleep 2.5", restarts=3, hard_timeout_seconds=3.0)
     assert ending(execution) == ("timed_out", None, signal.SIGTERM)
     assert (execution.document["attempt"], execution.document["deadline"]) == (2, "hard")
     took = moment(execution.document["exited_at"]) - moment(execution.document["attempts"][0]["started_at"])
-    assert 1.9 < took < 3.2, took
+    assert took > 2.9, took
 
 
 def test_silence_begins_anew_with_each_attempt(scene: Scene) -> None:
-    execution = run(scene, "sleep 0.5; exit 1", restarts=2, idle_timeout_seconds=1.0)
-    assert (ending(execution), starts(scene)) == (("crashed", 1, None), 3)
+    execution = run(scene, "sleep 0.6; exit 1", restarts=3, idle_timeout_seconds=2.0)
+    assert (ending(execution), starts(scene)) == (("crashed", 1, None), 4)
 
 
 @pytest.mark.parametrize("again", ["recover", "start"])
 def test_a_keeper_that_dies_in_the_pause_has_lost_it_and_nothing_runs_again(scene: Scene, again: str) -> None:
-    spec = scene.spec("bash", "-c", COUNT + "exit 4", restarts=5, restart_delay_seconds=0.5)
+    spec = scene.spec("bash", "-c", COUNT + "exit 4", restarts=5, restart_delay_seconds=1.5)
     execution = pausing(scene, scene.supervisor.start(spec))
     keeper = keeper_of(execution)
     os.kill(keeper, signal.SIGKILL)
@@ -277,7 +278,7 @@ def test_a_keeper_that_dies_in_the_pause_has_lost_it_and_nothing_runs_again(scen
         scene.supervisor.recover()
     else:
         scene.supervisor.start(attempted_again(spec, execution))
-    time.sleep(1.0)  # longer than the pause was to be
+    time.sleep(2.0)  # longer than the pause was to be
     assert starts(scene) == 1
     scene.supervisor.recover()
     found = scene.look(execution)
@@ -321,7 +322,7 @@ def test_usage_is_of_all_attempts(scene: Scene) -> None:
     burn = "import sys, time\nwhile time.process_time() < 0.2: pass\nsys.exit(1)"
     ended = [scene.ended(scene.python(burn, restarts=restarts, **AT_ONCE)) for restarts in (0, 3)]
     used = [each.document["usage"]["user_seconds"] + each.document["usage"]["system_seconds"] for each in ended]
-    assert 0.15 < used[0] < 0.5 < 0.6 < used[1] < 2, used
+    assert 0.19 < used[0] < 0.76 < used[1], used
 
 
 @pytest.mark.requires_ability("confinement")

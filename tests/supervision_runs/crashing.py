@@ -32,8 +32,8 @@ _LIFE_SECONDS = 0.15
 _STOP_GRACE_SECONDS = 5.0
 _LONGEST_SECONDS = 30.0
 _IN_ONE_ROOT = 25
-_LAST_WORD_SECONDS = 0.5
-"""Nothing of a job may write any more when its keeper has been dead for so long."""
+_LAST_WORD_SECONDS = 10.0
+"""Nothing of a job may write any more when its keeper has been dead for so long, however busy the machine."""
 
 
 @attrs.frozen(kw_only=True)
@@ -366,7 +366,8 @@ def unbound(directory: str, rung: str) -> dict[str, Any]:
             for pid in (init, keeper):
                 os.kill(pid, number)
         until(lambda: not any(map(runs, (leader, keeper, init))))
-        time.sleep(_LAST_WORD_SECONDS)
+        if rung == "pidns":
+            until(lambda: not Evidence.is_alive(workspace, name))
         lived = Evidence.is_alive(workspace, name)
         recovered = [each.done.value for each in supervisor.recover()]
         return {"lived": lived, "recover": recovered, "lives": Evidence.is_alive(workspace, name)}

@@ -2,7 +2,7 @@
 
 Each time others ask at once for the same execution and for another one in its workspace. Afterwards there is one record, or
 nothing was accepted; no id ran twice, nobody beside another; no status was lost where the keeper lived, and none was invented;
-nothing of the job outlived its keeper by half a second; a second `recover` changes no byte.
+nothing of the job lived on without its keeper; a second `recover` changes no byte.
 """
 
 from __future__ import annotations

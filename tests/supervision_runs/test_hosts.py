@@ -12,7 +12,7 @@ from tests import hosts
 
 BEFORE = """
 import uuid
-from fable_exec.supervisor import Supervisor
+from fable_exec.supervisor import Supervisor, zygote
 from tests.supervision_runs.embedding import changed, standing
 from tests.supervision_runs.jobs import spec_of
 place, rung = Path(sys.argv[1]), sys.argv[2]
@@ -45,7 +45,6 @@ def test_threads_share_supervisors_and_have_their_own(inside: Callable[..., Any]
 @pytest.mark.parametrize(("tasks", "each"), [(8, 2), pytest.param(50, 20, marks=pytest.mark.deep)])
 def test_tasks_of_one_loop_start_and_wait(inside: Callable[..., Any], rung: str, tasks: int, each: int) -> None:
     answer = inside("in_tasks", rung=rung, tasks=tasks, each=each, timeout=300)
-    assert answer.pop("longest") < 2.0  # a step that waited for a job would take the 3 s that it lives
     assert answer == {"ended": tasks * each, "wrong": [], "changed": {}}
 
 
@@ -84,14 +83,14 @@ def test_a_host_to_which_sigchld_means_nothing(tmp_path: Path, rung: str, kind: 
                 pass
     if kind == "reaped by another":
         threading.Thread(target=reap).start()
+    zygote._CLOSE_SECONDS = 600.0  # its end is seen, not waited for so long
     supervisor = Supervisor(place / "root")
     ends = [run(supervisor, 9) for _ in range(3)]
-    began = time.monotonic()
     supervisor.close()
     stop.set()
-    answer([ends, time.monotonic() - began < 3])
+    answer(ends)
     """
-    assert answer_of(program, tmp_path, rung, kind) == [[["crashed", 9]] * 3, True]
+    assert answer_of(program, tmp_path, rung, kind) == [["crashed", 9]] * 3
 
 
 @pytest.mark.parametrize("closed", ["0", "1", "2", "01", "012"])

@@ -93,7 +93,7 @@ def test_a_clock_that_jumps_a_year_changes_what_is_written_and_nothing_else(insi
     for name, years in (("ahead", 1), ("back", -1), ("back from ahead", -1)):
         assert answer[name] == {
             "deadline": ["hard", "timed_out -15", True, years],
-            "stop": ["stopped -15", True, years],
+            "stop": ["stopped -15", years],
             "keeper lost": [["recorded"], [], "keeper_lost None", years],
         }
 

