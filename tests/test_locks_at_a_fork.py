@@ -94,7 +94,7 @@ def held_elsewhere(lock: AbstractContextManager[Any]) -> Iterator[None]:
     thread = threading.Thread(target=hold)
     thread.start()
     try:
-        assert has_it.wait(10)
+        assert has_it.wait(30)
         yield
     finally:
         enough.set()

@@ -51,7 +51,7 @@ def test_its_end_cancels_what_is_waited_for_and_comes_before_the_last_act(loop: 
 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(loop.wait, forever(begun))
-        assert begun.wait(10)
+        assert begun.wait(30)
         loop.end(last)
         with pytest.raises(BrokerGone, match="the test was closed meanwhile"):
             waiting.result(10)

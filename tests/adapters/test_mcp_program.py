@@ -19,11 +19,11 @@ import pytest
 from fable_exec.policy import dump_json
 from tests.adapters.mcp_peers import told
 from tests.adapters.places import shell_policy
+from tests.bounds import BUSY_SECONDS, bounds
 from tests.cli.typed import PROGRAM, environment, is_running, typed_here, until
 from tests.doors import TOKEN
 
-pytestmark = [pytest.mark.requires_ability("mcp"), pytest.mark.requires_ability("confinement"), pytest.mark.alone]
-END_SECONDS = 2.0
+pytestmark = [pytest.mark.requires_ability("mcp"), pytest.mark.requires_ability("confinement")]
 
 
 @attrs.define
@@ -103,13 +103,6 @@ def sleeping() -> str:
     return f"7{time.time_ns() % 10**9}"
 
 
-def ended_within(process: subprocess.Popen[bytes], seconds: float) -> int:
-    begun = time.monotonic()
-    status = process.wait(10)
-    assert time.monotonic() - begun < seconds
-    return status
-
-
 MALFORMED = [
     b"not json",
     b"{}",
@@ -126,7 +119,8 @@ MALFORMED = [
 ]
 
 
-def test_malformed_lines_are_survived_and_the_end_of_the_input_ends_what_runs(wire: Wire) -> None:
+@pytest.mark.parametrize("end_seconds", bounds(2.0))
+def test_malformed_lines_are_survived_and_the_end_of_the_input_ends_what_runs(wire: Wire, end_seconds: float) -> None:
     for line in MALFORMED:
         wire.send(line)
     script = "cat; ls /proc/self/fd | wc -l"  # no descriptor of the wire is there, and the input is at its end
@@ -143,7 +137,7 @@ def test_malformed_lines_are_survived_and_the_end_of_the_input_ends_what_runs(wi
     wire.sleep(marker)
     assert wire.process.stdin is not None and wire.process.stderr is not None
     wire.process.stdin.close()
-    assert ended_within(wire.process, END_SECONDS) == 0
+    assert wire.process.wait(end_seconds) == 0
     assert not is_running(marker)
     assert b"Traceback" not in wire.process.stderr.read()
 
@@ -153,8 +147,8 @@ def test_killed_it_leaves_nothing(number: signal.Signals, status: int, wire: Wir
     marker = sleeping()
     wire.sleep(marker)
     os.kill(wire.process.pid, number)
-    assert ended_within(wire.process, END_SECONDS) == status
-    assert until(lambda: not is_running(marker), END_SECONDS)
+    assert wire.process.wait(BUSY_SECONDS) == status
+    assert until(lambda: not is_running(marker))
 
 
 def test_the_administrator_unlocks_and_shuts_down(wire: Wire, admin: str) -> None:
@@ -165,7 +159,7 @@ def test_the_administrator_unlocks_and_shuts_down(wire: Wire, admin: str) -> Non
     assert not wire.answer_to(wire.ask("tools/call", **write))["result"].get("isError")
     wire.sleep(marker)
     told(admin, {"action": "shutdown"})
-    assert ended_within(wire.process, END_SECONDS) == 0
+    assert wire.process.wait(BUSY_SECONDS) == 0
     assert not is_running(marker)
 
 
@@ -176,8 +170,8 @@ def test_a_peer_that_goes_away_without_a_word_is_noticed(wire: Wire) -> None:
     for stream in (wire.process.stdin, wire.process.stdout):
         assert stream is not None
         stream.close()
-    ended_within(wire.process, END_SECONDS)
-    assert until(lambda: not is_running(marker), END_SECONDS)
+    wire.process.wait(BUSY_SECONDS)
+    assert until(lambda: not is_running(marker))
 
 
 def test_words_for_people_go_to_standard_error_and_statuses_are_those_of_serve(workspace: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from fable_exec import ExecutionBroker, PolicyError
-from fable_exec.admin import open_channels, sockets
+from fable_exec.admin import command_file, open_channels, sockets
 from tests.admin.waiting import until
 from tests.doors import TOKEN
 
@@ -108,13 +108,11 @@ def leave(path: Path, content: bytes, mode: int = 0o600) -> None:
     new.rename(path)
 
 
-def test_a_file_is_read_done_and_removed_within_moments(broker: ExecutionBroker, place: Path) -> None:
+def test_a_file_is_read_done_and_removed(broker: ExecutionBroker, place: Path) -> None:
     path = place / "commands"
     with listening(broker, file=path):
-        began = time.monotonic()
         leave(path, LOCK + b"\n\n" + UNLOCK + b"\n")
         assert until(lambda: broker.writes_enabled)
-        assert time.monotonic() - began < 1
         assert until(lambda: not path.exists())
         leave(path, LOCK)
         assert until(lambda: not broker.writes_enabled)
@@ -122,7 +120,10 @@ def test_a_file_is_read_done_and_removed_within_moments(broker: ExecutionBroker,
         assert until(lambda: not path.exists())
 
 
-def test_a_file_that_is_still_being_written_is_waited_for(broker: ExecutionBroker, place: Path) -> None:
+def test_a_file_that_is_still_being_written_is_waited_for(
+    broker: ExecutionBroker, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command_file, "_UNFINISHED_SECONDS", 30.0)  # a busy machine may stop us between both halves
     path = place / "commands"
     with listening(broker, file=path):
         for _ in range(20):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def until(fact: Callable[[], object], seconds: float = 10) -> bool:
+def until(fact: Callable[[], object], seconds: float = 30) -> bool:
     """Look again and again; whether it came to be."""
     deadline = time.monotonic() + seconds
     while not fact():

@@ -12,6 +12,7 @@ import pytest
 import fable_exec.argrules as room
 from fable_exec.argrules import ArgumentRules, Verdict
 from fable_exec.errors import PolicyError
+from tests.bounds import BUSY_SECONDS
 
 TOOL = """
 [[tool]]
@@ -273,13 +274,7 @@ HOSTILE = [
 @pytest.mark.parametrize("argv", HOSTILE, ids=lambda argv: f"{argv[0][:8]}-{len(argv)}")
 def test_a_hostile_argv_is_judged_in_bounded_time(argv: list[str]) -> None:
     rules = ArgumentRules.builtin()
-    assert timeit.timeit(lambda: rules.judge(argv, unknown_tools="allow"), timer=time.process_time, number=1) < 3
-
-
-def test_an_ordinary_argv_costs_some_microseconds() -> None:
-    rules = ArgumentRules.builtin()
-    best = min(timeit.repeat(lambda: rules.judge(["git", "status", "--short"]), number=200, repeat=10)) / 200
-    assert best < 100e-6  # 9 when nothing else runs
+    assert timeit.timeit(lambda: rules.judge(argv, unknown_tools="allow"), timer=time.process_time, number=1) < BUSY_SECONDS
 
 
 def test_a_verdict_is_a_value() -> None:

@@ -89,7 +89,7 @@ class Replay:
         request = StartCommand(command=argv, keep_stdin_open=argv == ["cat"])
         self.started = self.broker.begin_command(request)
         if "made" in argv[-1] and "workspace_writable" in self.model.structure.labels[world]:
-            assert self.started.wait(10) is not None
+            assert self.started.wait(30) is not None
             assert (self.workspace / "made").exists()
 
 
@@ -226,7 +226,7 @@ def test_a_supervisor_without_the_grace_never_ends_a_job_that_ignores_its_stop(
 ) -> None:
     """The counterexample of terminal-reached: stopped, signalled, and nothing happens any more."""
     from fable_exec.supervisor import Supervisor, zygote
-    from tests.supervisor.jobs import Jobs, kill_keeper
+    from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, until
 
     program = tmp_path / "keeper.py"
     program.write_text(KEEPER.format(kept="" if is_broken else "Action.BEGIN_GRACE"))
@@ -235,13 +235,16 @@ def test_a_supervisor_without_the_grace_never_ends_a_job_that_ignores_its_stop(
         jobs = Jobs(supervisor, tmp_path.resolve())
         execution = jobs.shell("trap '' TERM; echo ready; while :; do sleep 0.05; done", stop_grace_seconds=0.1)
         try:
-            time.sleep(0.2)  # until it ignores the signal
+            until(lambda: execution.runner_log.read_bytes())  # it ignores the signal now
             supervisor.request_stop(execution.execution_id)
-            time.sleep(1.0)  # ten times its grace
+            if is_broken:
+                time.sleep(1.0)  # ten times its grace
+            else:
+                supervisor.wait(execution.execution_id, LONG_SECONDS)
             found = supervisor.get(execution.execution_id)
             assert found is not None
             assert (found.state.value == "exited") != is_broken
         finally:
             if is_broken:
                 kill_keeper(execution)
-            supervisor.wait(execution.execution_id, 10) if not is_broken else None
+            supervisor.wait(execution.execution_id, LONG_SECONDS) if not is_broken else None

@@ -20,10 +20,10 @@ def test_waiting_ends_with_its_time_and_the_command_goes_on(door: Any) -> None:
     with door.start_command(["bash", "-c", "echo said; read line; echo $line"], keep_stdin_open=True) as handle:
         began = time.monotonic()
         assert handle.wait(0.2) is None
-        assert 0.15 <= time.monotonic() - began < 2
+        assert time.monotonic() - began >= 0.15
         assert handle.wait(0) is None
         handle.write_stdin("more\n")
-        result = handle.wait(20)
+        result = handle.wait(60)
         assert (result.stdout, result.exit_code) == ("said\nmore\n", 0)
         assert handle.wait(0) == result == handle.wait()
 
@@ -31,7 +31,7 @@ def test_waiting_ends_with_its_time_and_the_command_goes_on(door: Any) -> None:
 @pytest.mark.requires_ability("confinement")
 def test_polling_sees_the_end(door: Any) -> None:
     with door.start_command(["echo", "said"]) as handle:
-        give_up_at = time.monotonic() + 20
+        give_up_at = time.monotonic() + 60
         while (result := handle.wait(0)) is None and time.monotonic() < give_up_at:
             pass
         assert result is not None and result.stdout == "said\n"
@@ -76,8 +76,8 @@ def test_a_blocking_broker_ends_a_command_whose_listener_turns_out_asynchronous(
     with opened(kind, policy_for(workspace), unlocked=True) as door:
         began = time.monotonic()
         with pytest.raises(InvalidRequest, match="asynchronous"):
-            door.execute_command(["sleep", "30"], on_event=lambda event: _listen(1, event))
-        assert time.monotonic() - began < 10
+            door.execute_command(["sleep", "600"], on_event=lambda event: _listen(1, event))
+        assert time.monotonic() - began < 60
 
 
 @pytest.mark.requires_ability("confinement")
@@ -107,6 +107,6 @@ def test_a_listener_that_fails_while_awaited_ends_the_command(workspace: Path, k
     with opened(kind, policy_for(workspace), unlocked=True) as door:
         began = time.monotonic()
         with pytest.raises(raising):
-            door.execute_command(["sleep", "30"], on_event=listen)
-        assert time.monotonic() - began < 10
+            door.execute_command(["sleep", "600"], on_event=listen)
+        assert time.monotonic() - began < 60
         assert door.execute_command(["true"]).success

@@ -310,7 +310,7 @@ def test_a_follower_that_nobody_reads_ends_while_the_job_is_silent(root: Path, w
     with followed(root, execution_id) as following:
         assert following.stdout is not None and following.stdout.readline() == b"first\n"
         following.stdout.close()
-        assert following.wait(timeout=10) == 141
+        assert following.wait(timeout=30) == 141
         assert following.stderr is not None and following.stderr.read() == b""
     assert shown(root, execution_id)["health"] == "running"
 

@@ -18,7 +18,7 @@ from fable_exec.__main__ import main
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, "-m", "fable_exec"]
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 60
 _NEUTRAL = {"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": str(PROJECT), "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -107,7 +107,7 @@ def is_running(marker: str) -> bool:
     return False
 
 
-def until(holds: Callable[[], bool], seconds: float = 10) -> bool:
+def until(holds: Callable[[], bool], seconds: float = 30) -> bool:
     """Wait for something to become true; whether it did."""
     give_up_at = time.monotonic() + seconds
     while not holds():

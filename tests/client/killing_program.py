@@ -63,7 +63,7 @@ def left_after(seconds: float) -> dict[int, str]:
     return left
 
 
-def once(workspace: str, victim: str, door: str, chance: random.Random) -> dict[int, str]:
+def once(workspace: str, victim: str, door: str, chance: random.Random, seconds: float) -> dict[int, str]:
     host = subprocess.Popen([sys.executable, "-c", HOST, workspace, door], stdout=subprocess.PIPE, text=True)
     assert host.stdout is not None
     broker = int(host.stdout.readline())
@@ -73,14 +73,14 @@ def once(workspace: str, victim: str, door: str, chance: random.Random) -> dict[
         assert host.stdout.readline() == "the broker is gone\n"
     host.wait()
     host.stdout.close()
-    return left_after(1.0)
+    return left_after(seconds)
 
 
 def main() -> None:
-    workspace, victim, door, times, seed = sys.argv[1:]
+    workspace, victim, door, times, seed, seconds = sys.argv[1:]
     chance = random.Random(seed)
     for number in range(int(times)):
-        left = once(workspace, victim, door, chance)
+        left = once(workspace, victim, door, chance, float(seconds))
         if left:
             print(f"round {number}: {left}")
             sys.exit(1)

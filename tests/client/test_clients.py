@@ -24,6 +24,7 @@ from fable_exec import (
     PolicyError,
     WritesLocked,
 )
+from fable_exec.client.child import Child
 from fable_exec.outcome import EndedBy
 from tests.doors import TOKEN, opened, policy_for
 
@@ -93,10 +94,8 @@ def test_a_killed_broker_is_gone_for_those_who_wait_and_those_who_come(kind: str
         door.probe()
         killer = threading.Timer(0.3, os.kill, (door.pid, signal.SIGKILL))
         killer.start()
-        began = time.monotonic()
         with pytest.raises(BrokerGone):
             door.execute_command(["sleep", "600"])
-        assert time.monotonic() - began < 5
         for refused in (door.probe, lambda: door.write_file("a", "x"), lambda: door.unlock_writes(TOKEN), door.lock_writes):
             with pytest.raises(BrokerGone):
                 refused()
@@ -105,12 +104,11 @@ def test_a_killed_broker_is_gone_for_those_who_wait_and_those_who_come(kind: str
 
 @pytest.mark.requires_ability("confinement")
 def test_a_broker_that_does_not_answer_any_more_is_killed_by_closing(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fable_exec.client.child.END_SECONDS", 0.5)
+    monkeypatch.setattr(Child.wait, "__defaults__", (0.5,))
     client = BrokerClient(policy_for(workspace))
     os.kill(client.pid, signal.SIGSTOP)
-    began = time.monotonic()
     client.close()
-    assert time.monotonic() - began < 5
+    assert not Path(f"/proc/{client.pid}").exists()
 
 
 @pytest.mark.requires_ability("confinement")
@@ -131,7 +129,7 @@ def test_closing_while_others_wait_ends_their_commands(workspace: Path) -> None:
         time.sleep(0.01)
     client.close()
     for thread in threads:
-        thread.join(5)
+        thread.join(30)
     assert len(ended) == 5
     assert set(ended) <= {EndedBy.CANCELLED, EndedBy.BROKER_LOST, "gone"}
 
@@ -143,10 +141,8 @@ def test_an_interrupt_ends_the_command_before_it_goes_on(workspace: Path) -> Non
         assert main is not None
         timer = threading.Timer(0.4, signal.pthread_kill, (main, signal.SIGINT))
         timer.start()
-        began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             client.execute_command(["sleep", "600"])
-        assert time.monotonic() - began < 3
         timer.join()
         assert client._conversation.waiting == []
         assert client.execute_command(["echo", "on"]).stdout == "on\n"
@@ -183,12 +179,16 @@ def test_a_task_cancelled_while_the_broker_starts_leaves_none(workspace: Path) -
 @pytest.mark.requires_ability("confinement")
 def test_one_slow_caller_does_not_hold_up_the_others(workspace: Path) -> None:
     with BrokerClient(policy_for(workspace)) as client:
-        slow = threading.Thread(target=client.execute_command, args=(["sleep", "1"],))
+        client.unlock_writes(TOKEN)
+        script = "echo > begun; until test -e go; do sleep 0.01; done"
+        slow = threading.Thread(target=client.execute_command, args=(["bash", "-c", script],))
         slow.start()
-        began = time.monotonic()
+        while not (workspace / "begun").exists():
+            time.sleep(0.01)
         for _ in range(20):
             client.probe()
-        assert time.monotonic() - began < 0.9
+        assert slow.is_alive()
+        (workspace / "go").touch()
         slow.join()
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from fable_exec import AsyncBrokerClient, BrokerClient
+from fable_exec.client.child import Child
 from tests import hosts
 from tests.doors import TOKEN, policy_for
 
@@ -29,7 +30,7 @@ def forked_copy() -> Iterator[None]:
     """A child that holds everything and does nothing."""
     child = os.fork()
     if child == 0:
-        signal.alarm(60)
+        signal.alarm(600)
         signal.pause()
     try:
         yield
@@ -38,27 +39,30 @@ def forked_copy() -> Iterator[None]:
         os.waitpid(child, 0)
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that kills no broker which takes its time: what waits for a copy of a pipe waits for ever."""
+    monkeypatch.setattr(Child.wait, "__defaults__", (600.0,))
+
+
+@pytest.mark.usefixtures("patient")
 def test_close_does_not_wait_for_copies_of_the_pipes(workspace: Path) -> None:
     client = BrokerClient(policy_for(workspace))
     client.unlock_writes(TOKEN)
-    client.start_background(["sleep", "60"])
+    client.start_background(["sleep", "600"])
     with forked_copy():
-        began = time.monotonic()
         client.close()
-        took = time.monotonic() - began
-    assert took < 1.5
 
 
+@pytest.mark.usefixtures("patient")
 def test_nor_does_the_client_of_a_loop(workspace: Path) -> None:
-    async def use() -> float:
+    async def use() -> None:
         client = AsyncBrokerClient(policy_for(workspace))
         assert (await client.execute_command(["true"])).success
         with forked_copy():
-            began = time.monotonic()
             await client.close()
-            return time.monotonic() - began
 
-    assert asyncio.run(use()) < 1.5
+    asyncio.run(use())
 
 
 def test_what_is_in_flight_may_still_finish(workspace: Path) -> None:
@@ -69,9 +73,11 @@ def test_what_is_in_flight_may_still_finish(workspace: Path) -> None:
     client = BrokerClient(policy_for(Path(sys.argv[1])))
     client.unlock_writes(TOKEN)
     said = []
-    thread = threading.Thread(target=lambda: said.append(client.execute_command(["bash", "-c", "sleep 0.5; echo said"]).stdout))
+    script = "echo > begun; sleep 0.3; echo said"
+    thread = threading.Thread(target=lambda: said.append(client.execute_command(["bash", "-c", script]).stdout))
     thread.start()
-    time.sleep(0.2)
+    while not Path(sys.argv[1], "begun").exists():
+        time.sleep(0.01)
     client.close()
     thread.join()
     answer(said)
@@ -108,7 +114,7 @@ def test_a_killed_host_takes_the_broker_with_it_although_a_copy_keeps_the_pipes(
     try:
         assert until(lambda: len(hosts.alive_with(seconds)) == 3)  # the host, its copy, and the command
         process.kill()
-        process.wait(10)
+        process.wait(30)
         assert until(lambda: not os.path.exists(f"/proc/{broker}/exe"))
         assert hosts.alive_with(seconds) == [copy]
     finally:
@@ -116,7 +122,7 @@ def test_a_killed_host_takes_the_broker_with_it_although_a_copy_keeps_the_pipes(
 
 
 def until(met: Callable[[], bool]) -> bool:
-    give_up_at = time.monotonic() + 5
+    give_up_at = time.monotonic() + 30
     while not met():
         if time.monotonic() > give_up_at:
             return False

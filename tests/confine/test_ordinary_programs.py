@@ -60,7 +60,7 @@ subprocess.run(["true"], check=True, close_fds=False)
 subprocess.run(["true"], check=True, start_new_session=True, cwd="/")
 process = subprocess.Popen(["sleep", "60"])
 process.terminate()
-assert process.wait(10) == -15
+assert process.wait(30) == -15
 print(asyncio.run(main()))
 """
 PAIR = """

@@ -138,7 +138,7 @@ os.close(0); os.close(2)
 
 def test_a_worker_that_is_killed_or_silent_is_an_error_and_takes_the_command_along(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "_PATIENCE_SECONDS", 0.2)
-    for number, hard in ((signal.SIGKILL, 30.0), (signal.SIGSTOP, 0.5)):
+    for number, hard in ((signal.SIGKILL, 30.0), (signal.SIGSTOP, 2.0)):
         seconds, before = unique_sleep(), leaks.children()
 
         def strike(seconds: str = seconds, before: set[int] = before, number: int = number) -> None:

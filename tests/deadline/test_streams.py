@@ -87,7 +87,7 @@ def test_a_full_disk_is_said_and_is_125() -> None:
 
 
 def test_a_reader_that_does_not_read_holds_up_no_deadline_and_is_no_silence_of_the_command() -> None:
-    with started(*shell("echo ready; exec yes", "0.8", "0.2", "0.2")) as process:
+    with started(*shell("echo ready; exec yes", "3.0", "0.2", "1.0")) as process:
         assert process.wait(20) == 124
         assert process.stdout is not None and process.stderr is not None
         assert timeout_of(process.stderr.read())["reason"] == "hard_timeout"
@@ -155,7 +155,7 @@ def test_a_stranger_that_got_the_pipe_is_not_waited_for() -> None:
         try:
             process.stdin.write(b"\n")
             process.stdin.flush()
-            assert process.wait(10) == 0
+            assert process.wait(20) == 0
             assert process.stdout.read().startswith(b"pipe:[")
         finally:
             os.close(held)

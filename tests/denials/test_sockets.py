@@ -67,7 +67,7 @@ def test_what_a_program_failed_with_is_told(mode: str, name: str, end: str, work
 @in_modes("plain")
 def test_what_a_program_could_not_end_with_is_told(mode: str, workspace: Path) -> None:
     with confined(workspace, mode, allowed_executables=PROGRAMS) as broker:
-        result = python(broker, attempt("socket.AF_UNIX", "time.sleep(60)"), timeout_seconds=0.5)
+        result = python(broker, attempt("socket.AF_UNIX", "time.sleep(60)"), timeout_seconds=2.5)
     assert result.outcome is EndedBy.TIMED_OUT
     assert told(result) == {("socket", "unix", "host_sockets")}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -59,13 +58,11 @@ def test_the_workspace_itself_can_be_named(held: Workspace) -> None:
         held.rename(root, posix("x"))
 
 
-def test_a_fifo_answers_at_once(held: Workspace, workspace: Path) -> None:
+def test_a_fifo_is_never_waited_for(held: Workspace, workspace: Path) -> None:
     os.mkfifo(workspace / "p")
     for act in (held.read, held.open_file, lambda path: held.write_inplace(path, b""), lambda path: held.append(path, b"")):
-        start = time.monotonic()
         with pytest.raises(PathDenied) as refusal:
             act(posix("p"))
-        assert time.monotonic() - start < 1
         assert refusal.value.reason == "not-regular"
 
 

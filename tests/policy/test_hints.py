@@ -10,6 +10,7 @@ import pytest
 
 from fable_exec.errors import PolicyError
 from fable_exec.policy import BrokerPolicy, parse_toml
+from tests.bounds import BUSY_SECONDS
 
 TOP = "the top level, in TOML above the first [table]"
 HINTS = {
@@ -63,7 +64,7 @@ def test_thousands_of_wrong_keys_cost_no_time_and_all_are_listed(workspace: Path
     began = time.process_time()
     with pytest.raises(PolicyError) as caught:
         BrokerPolicy.from_mapping({"workspace": str(workspace), **wrong})
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < BUSY_SECONDS
     assert [path for path, _ in caught.value.faults] == list(wrong)
     assert "did you mean" in caught.value.faults[0][1]
     assert len(str(caught.value)) < 10_000

@@ -19,7 +19,6 @@ PROJECT = Path(__file__).resolve().parents[2]
 PACKAGE = PROJECT / "fable_exec"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 DOORS_TO_THE_KERNEL = ("_launcher", "_sys")
-IMPORT_BUDGET_SECONDS = 0.08
 
 
 @functools.cache
@@ -130,16 +129,7 @@ def test_every_public_name_is_there() -> None:
     assert (PACKAGE / "py.typed").exists()
 
 
-def measured(statement: str) -> float:
-    """Best of several: the least disturbed start of a fresh interpreter with `statement`, in seconds."""
-    program = f"import time; start = time.perf_counter(); {statement}; print(time.perf_counter() - start)"
-    answers = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True) for _ in range(5)]
-    return min(float(answer.stdout) for answer in answers)
-
-
-@pytest.mark.alone
-def test_the_import_is_cheap_and_loads_nothing_of_the_command_line() -> None:
-    assert measured("import fable_exec") < IMPORT_BUDGET_SECONDS
+def test_the_import_loads_nothing_of_the_command_line_and_no_event_loop() -> None:
     program = "import sys, fable_exec; print(sorted({'click', 'rich', 'asyncio'} & set(sys.modules)))"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert loaded.strip() == "[]"

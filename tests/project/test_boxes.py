@@ -55,7 +55,7 @@ def test_a_fork_storm_stops_at_the_limit_and_nothing_is_left(pid_box: Box) -> No
 def test_a_program_that_never_ends_is_killed_at_the_timeout_with_its_daemons(pid_box: Box) -> None:
     marker = f"daemon-{uuid.uuid4().hex}"
     source = "import os, signal\nif os.fork() == 0:\n    os.setsid()\nos.write(1, b'up\\n')\nsignal.pause()\n"
-    finished = pid_box([sys.executable, "-c", source, marker], timeout=2)
+    finished = pid_box([sys.executable, "-c", source, marker], timeout=4)
     assert finished.returncode == 128 + signal.SIGKILL or finished.returncode == -signal.SIGKILL
     assert finished.stdout == "up\nup\n"
     assert processes_named(marker) == 0

@@ -218,7 +218,7 @@ def test_a_file_without_end_is_given_up_in_time(profile: str, level: str, copied
     check = DriftCheck(profile=profile, level=level, tree_deadline_seconds=0.1)
     result = checked({"facts/git/diff": None}, copied, check=check)
     assert (result.reasons[-1], result.tree_drift) == ("tree-deadline", None)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60  # to read it all takes a quarter of an hour
 
 
 def test_nothing_is_left_behind(fixture: Path, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -129,12 +128,11 @@ def test_a_gpg_in_the_path_of_the_caller_is_never_run(directory: str, tmp_path: 
 
 def test_a_gpg_that_does_not_answer_is_ended_at_the_deadline(tmp_path: Path) -> None:
     slow = tmp_path / "gpg"
-    slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 60\n")
+    slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
     slow.chmod(0o755)
-    begun = time.monotonic()
-    result = checked(vector("gpg_valid"), "signer", program=str(slow), timeout_seconds=0.2)
+    result = checked(vector("gpg_valid"), "signer", program=str(slow), timeout_seconds=2.0)
     assert (result.status, result.reason) == (SignatureStatus.UNSUPPORTED, "gpg-timeout")
-    assert time.monotonic() - begun < 10
+
     assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
 
 

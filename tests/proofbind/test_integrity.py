@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fable_exec.proofbind import Axis, AxisState, IntegrityResult, verify_integrity
 from fable_exec.proofbind.signatures import SignatureResult, SignatureStatus, SignedDocument
 from fable_exec.testing.strategies import strict_json_values
+from tests.bounds import BUSY_SECONDS
 from tests.fuzzing import A_TENTH
 from tests.proofbind.receipts import ABSENT, VALID, changed, gate
 from tests.proofbind.signed import PROOFS
@@ -216,7 +217,6 @@ def test_no_bytes_pass_but_those_of_an_equal_document(patch: bytes, at: int, len
         assert json.loads(made) == VALID
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(
     "changes",
     [
@@ -234,6 +234,6 @@ def test_no_document_of_a_size_that_is_read_is_dear(changes: dict[str, Any]) -> 
     raw = json.dumps(changed({**changes, "verification/hash": "x"} if "verification/hash" not in changes else changes)).encode()
     begun = time.process_time()
     result = verify_integrity(raw)
-    assert time.process_time() - begun < 2
+    assert time.process_time() - begun < BUSY_SECONDS
     assert result.document is not None and not result.ok
     assert all(len(each.detail) <= 300 for each in result.axes)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fable_exec.errors import InvalidJson, InvalidRequest
 from fable_exec.protocol.json_text import MAX_DEPTH, MAX_VALUES, parse_json
+from tests.bounds import BUSY_SECONDS
 
 NOT_JSON: list[bytes] = [
     b"",
@@ -74,10 +75,10 @@ def test_what_is_not_json_is_refused_as_that(line: bytes) -> None:
 
 @pytest.mark.parametrize(("line", "reason"), BEYOND_BOUNDS, ids=[repr(case[0][:30]) for case in BEYOND_BOUNDS])
 def test_json_beyond_the_bounds_is_refused_at_once(line: bytes, reason: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(InvalidRequest, match=reason):
         parse_json(line)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < BUSY_SECONDS
 
 
 def test_deep_nesting_is_refused_whatever_recursion_the_embedder_allows() -> None:

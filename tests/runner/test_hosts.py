@@ -34,6 +34,7 @@ def test_a_host_whose_standard_streams_are_closed(workspace: Path, mode: str, cl
 
 def test_a_host_that_ignores_sigchld_or_reaps_every_child(workspace: Path, mode: str) -> None:
     program = """
+    from fable_exec.runner import zygote as zygotes
     signal.signal(signal.SIGCHLD, signal.SIG_IGN if sys.argv[3] == "ignore" else signal.SIG_DFL)
     runner = new_runner(Path(sys.argv[1]), sys.argv[2])
     ends = [ending(runner.run(shell("exit 9")))]
@@ -44,12 +45,12 @@ def test_a_host_that_ignores_sigchld_or_reaps_every_child(workspace: Path, mode:
         while runner._launchers._own().zygote.pid == zygote:
             runner.run(shell("true"))  # lost, or taken by a launcher that was about to end
     ends.append(ending(runner.run(shell("exit 9"))))
-    began = time.monotonic()
+    zygotes._CLOSE_SECONDS = 600.0  # its end is seen, not waited for so long
     runner.close()
-    answer([ends, time.monotonic() - began < 3])
+    answer(ends)
     """
     for kind in ("ignore", "reap"):
-        assert hosts.answer_of(program, str(workspace), mode, kind) == [[["exited", 9, None]] * 2, True]
+        assert hosts.answer_of(program, str(workspace), mode, kind) == [["exited", 9, None]] * 2
 
 
 def test_a_host_with_default_sigpipe_survives_a_command_that_reads_nothing(workspace: Path, mode: str) -> None:
@@ -116,26 +117,28 @@ def test_a_launcher_with_a_low_descriptor_limit_takes_only_what_it_can_hold(work
 
 @pytest.mark.alone
 def test_more_commands_than_a_launcher_holds_do_not_block_the_loop(workspace: Path, mode: str) -> None:
+    """They would go on for ever: a loop that waited for room would never come to cancel them."""
     program = """
     import asyncio
     resource.setrlimit(resource.RLIMIT_NOFILE, (4000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     runner = new_runner(Path(sys.argv[1]), sys.argv[2])
     runner.run(shell("true"))
     async def main():
-        tasks = [asyncio.create_task(runner.run_async(command("sleep", "30", timeout_seconds=2.0))) for _ in range(400)]
-        longest, began = 0.0, time.monotonic()
-        while not all(task.done() for task in tasks):
-            before = time.monotonic()
+        endless = [asyncio.create_task(runner.run_async(command("sleep", "600"))) for _ in range(400)]
+        for _ in range(100):
             await asyncio.sleep(0.01)
-            longest = max(longest, time.monotonic() - before)
-        return longest, time.monotonic() - began, {task.result().ended_by.value for task in tasks}
-    longest, took, ends = asyncio.run(main())
+        for task in endless:
+            task.cancel()
+        told = await asyncio.gather(*endless, return_exceptions=True)
+        tasks = [asyncio.create_task(runner.run_async(command("sleep", "600", timeout_seconds=2.0))) for _ in range(400)]
+        return {type(each).__name__ for each in told}, {each.ended_by.value for each in await asyncio.gather(*tasks)}
+    cancelled, ends = asyncio.run(main())
     runner.close()
-    answer([longest < 1.5, took < 6, sorted(ends)])
+    answer([sorted(cancelled), sorted(ends)])
     """
     if mode == "plain":
         pytest.skip("plain launchers are one process a command: 400 of them are a test of the machine")
-    assert hosts.answer_of(program, str(workspace), mode) == [True, True, ["timed_out"]]
+    assert hosts.answer_of(program, str(workspace), mode) == [["CancelledError"], ["timed_out"]]
 
 
 def test_a_big_host(workspace: Path, mode: str) -> None:
@@ -243,6 +246,7 @@ def test_a_forked_child_that_keeps_our_descriptors_does_not_keep_our_commands(
     # The copy of the channel in the child hides its end; the launcher must be told in words, and be shut down.
     program = hosts.program_text(
         f"""
+        from fable_exec.runner import zygote as zygotes
         from tests import hosts
         runner = new_runner(Path({str(workspace)!r}), {mode!r})
         runner.run(shell("true"))
@@ -252,20 +256,19 @@ def test_a_forked_child_that_keeps_our_descriptors_does_not_keep_our_commands(
         if child == 0:
             time.sleep(300)
         running.exchange.abandon()
-        give_up = time.monotonic() + 5
-        while hosts.alive_with("sleep\\0" + "300.5") and time.monotonic() < give_up:
+        give_up = time.monotonic() + 30
+        while (left := hosts.alive_with("sleep\\0" + "300.5")) and time.monotonic() < give_up:
             pass
-        took = 5 - (give_up - time.monotonic())
         private = runner._launchers._own().zygote.private
-        began = time.monotonic()
+        zygotes._CLOSE_SECONDS = 600.0  # its end is seen, not waited for so long
         runner.close()
-        print(took < 3, time.monotonic() - began < 3, os.path.exists(private))
+        print(left, os.path.exists(private))
         os.kill(child, 9)
         """
     )
     environment = {**os.environ, "PYTHONPATH": str(hosts.PROJECT), "ANSWER": "1"}
     done = pid_box([sys.executable, "-c", program], env=environment)
-    assert (done.stdout, done.stderr) == ("True True False\n", "")
+    assert (done.stdout, done.stderr) == ("[] False\n", "")
 
 
 def test_an_interrupt_in_the_driving_thread_ends_the_tree_first(workspace: Path, mode: str) -> None:

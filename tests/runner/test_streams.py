@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import time
+from typing import Any
 
 import pytest
 
 from fable_exec.runner import EndedBy, Runner
+from fable_exec.runner import zygote as zygotes
+from fable_exec.runner.programs import answer_within
 from tests.commands import command, ending, python, shell
 
 SIZES = [0, 1, 4095, 4096, 65535, 65536, 65537, 1 << 20, 3_000_001]
@@ -66,14 +70,14 @@ def test_interleaved_streams_are_whole(runner: Runner) -> None:
 
 @pytest.mark.parametrize("size", [1, 100_000, 1_000_000])
 def test_everything_written_before_the_deadline_is_there(runner: Runner, size: int) -> None:
-    outcome = runner.run(shell(f"head -c {size} /dev/zero; head -c 10 /dev/zero >&2; sleep 20", timeout_seconds=1.0))
+    outcome = runner.run(shell(f"head -c {size} /dev/zero; head -c 10 /dev/zero >&2; sleep 20", timeout_seconds=2.0))
     assert (outcome.ended_by, len(outcome.stdout.raw), len(outcome.stderr.raw)) == (EndedBy.TIMED_OUT, size, 10)
 
 
 def test_output_keeps_an_idle_limit_away_and_silence_calls_it(runner: Runner) -> None:
-    busy = shell("for i in 1 2 3 4 5 6; do echo $i; sleep 0.15; done", idle_timeout_seconds=0.6)
+    busy = shell("for i in 1 2 3 4 5 6; do echo $i; sleep 0.4; done", idle_timeout_seconds=2.0)
     assert ending(runner.run(busy)) == ("exited", 0, None)
-    silent = runner.run(shell("echo a; sleep 20", idle_timeout_seconds=0.3))
+    silent = runner.run(shell("echo a; sleep 60", idle_timeout_seconds=1.0))
     assert (silent.ended_by, silent.stdout.raw) == (EndedBy.IDLE_TIMED_OUT, b"a\n")
 
 
@@ -82,8 +86,13 @@ def test_a_pipe_that_the_command_enlarged_is_emptied(runner: Runner) -> None:
     assert len(runner.run(python(program, max_output_bytes=2_000_000)).stdout.raw) == 1 << 20
 
 
-def test_a_short_deadline_is_not_spent_on_starting_the_launcher(runner: Runner) -> None:
-    assert ending(runner.run(command("true", timeout_seconds=1.0))) == ("exited", 0, None)
+def test_a_deadline_is_not_spent_on_starting_the_launcher(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly(*arguments: Any) -> Any:
+        time.sleep(2.1)
+        return answer_within(*arguments)
+
+    monkeypatch.setattr(zygotes, "answer_within", slowly)
+    assert ending(runner.run(command("true", timeout_seconds=2.0))) == ("exited", 0, None)
 
 
 def test_characters_split_over_writes_are_whole(runner: Runner) -> None:

@@ -76,7 +76,7 @@ def test_workers_wait_before_they_encode(pipe: tuple[int, int]) -> None:
         outbox.flush()
         most = max(most, outbox.pending_bytes)
     for worker in workers:
-        worker.join(5)
+        worker.join(30)
     assert sorted(made) == [0, 1, 2, 3]
     assert most < 2 * HIGH_WATER_BYTES
 
@@ -91,7 +91,7 @@ def test_a_peer_that_is_gone_breaks_it_and_lets_everyone_go_on(pipe: tuple[int, 
     outbox.flush()
     assert outbox.broken
     outbox.give_up()
-    waiting.join(5)
+    waiting.join(30)
     assert not waiting.is_alive()
     outbox.post(b"dropped")
     assert outbox.pending_bytes == 0

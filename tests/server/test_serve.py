@@ -28,7 +28,7 @@ def test_a_peer_is_served_on_any_two_descriptors_and_nothing_is_left(workspace: 
             out.write(b'{"action":"execute_command","command":["sleep","600"],"id":9}\n')
             out.write(b'{"action":"probe"}\n')
             assert json.loads(back.readline())["ok"]
-        serving.join(10)
+        serving.join(30)
         assert not serving.is_alive()
         os.close(requests)
         os.close(answers)
@@ -45,7 +45,7 @@ def test_the_admin_is_heard_while_a_peer_is_served(workspace: Path) -> None:
         serving.start()
         os.write(write, json.dumps({"action": "unlock_writes", "token": TOKEN}).encode() + b"\n")
         os.write(write, b'{"action":"shutdown"}\n')
-        serving.join(10)
+        serving.join(30)
         assert not serving.is_alive()
         assert broker.writes_enabled
         for descriptor in (requests, send, receive, answers, write):

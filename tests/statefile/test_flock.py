@@ -39,7 +39,7 @@ def test_it_is_waited_for_no_shorter_and_not_for_ever(two: tuple[int, int], seco
     assert locks.try_lock(one)
     began = time.monotonic()
     assert not locks.lock_within(other, seconds)
-    assert seconds <= time.monotonic() - began < seconds + 5
+    assert seconds <= time.monotonic() - began < seconds + 30
 
 
 def test_what_cannot_be_locked_is_an_error_save_for_those_who_do_without() -> None:

@@ -40,7 +40,7 @@ def test_a_holder_is_waited_for_within_the_bound_and_then_told(tmp_path: Path) -
             with pytest.raises(TimeoutError, match="another process holds the lock") as caught, state.locked(seconds):
                 raise AssertionError("two holders")
             assert caught.value.filename == str(state.directory / LOCK_NAME)
-            assert seconds <= time.monotonic() - began < seconds + 5
+            assert seconds <= time.monotonic() - began < seconds + 30
     with state.locked(0):
         pass
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fable_exec.strictjson import MAX_DEPTH, MAX_DOCUMENT_BYTES, MAX_VALUES, JsonFault, parse_strict, require_strict
 from fable_exec.testing.strategies import strict_json_values
+from tests.bounds import BUSY_SECONDS
 
 REFUSED: list[tuple[bytes, str]] = [
     (b"", "not-json"),
@@ -165,7 +166,6 @@ def test_values_that_no_text_could_have_been_are_refused_too(value: Any, code: s
     assert caught.value.code == code
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(
     "raw",
     [
@@ -178,10 +178,10 @@ def test_values_that_no_text_could_have_been_are_refused_too(value: Any, code: s
     ],
     ids=["texts", "quotes", "backslashes", "names", "brackets", "values"],
 )
-def test_the_dearest_inputs_cost_less_than_two_seconds(raw: bytes) -> None:
+def test_the_dearest_inputs_are_soon_read_or_refused(raw: bytes) -> None:
     begun = time.process_time()
     try:
         parse_strict(raw)
     except JsonFault:
         pass
-    assert time.process_time() - begun < 2
+    assert time.process_time() - begun < BUSY_SECONDS

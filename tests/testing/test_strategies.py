@@ -173,7 +173,7 @@ print(json.dumps([code, len(alive), sorted(ran.stdout.read().decode().splitlines
 def test_a_tree_has_the_effects_that_it_promises(tree: ProcessTree, pid_box: Any) -> None:
     """In a box: nobody else ends here what stays."""
     argv = tree.argv("marker-of-this-tree")
-    finished = pid_box([sys.executable, "-c", RUN_AND_LOOK, json.dumps(argv), "."], timeout=20)
+    finished = pid_box([sys.executable, "-c", RUN_AND_LOOK, json.dumps(argv), "."], timeout=60)
     assert finished.stderr == ""
     code, alive, words, complaints = json.loads(finished.stdout)
     assert (code, alive, complaints) == (tree.exit_code, tree.staying, "")
@@ -184,14 +184,14 @@ def test_who_is_alive_is_found_by_proc_and_by_ps(monkeypatch: pytest.MonkeyPatch
     from fable_exec.testing import processes
 
     marker = f"m-{uuid.uuid4().hex}"
-    sleeper = subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(20)", marker])
+    sleeper = subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)", marker])
     try:
         assert alive_with(marker) == [sleeper.pid]
         monkeypatch.setattr(processes, "_living", processes._by_ps)
         assert alive_with(marker) == [sleeper.pid]
         monkeypatch.undo()
         assert processes.end_all_with(marker) == [sleeper.pid]
-        give_up_at = time.monotonic() + 10
+        give_up_at = time.monotonic() + 30
         while alive_with(marker) and time.monotonic() < give_up_at:
             time.sleep(0.002)
         assert alive_with(marker) == []

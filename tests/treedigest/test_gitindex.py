@@ -182,11 +182,11 @@ def test_what_is_no_index_is_refused_with_its_reason(data: bytes, reason: str) -
 
 def written(*entries: tuple[bytes, int], version: int = 2) -> bytes:
     """An index as anybody could write one: a name, or what version 4 adds to the name before it, and a mode each."""
-    data = b"DIRC" + struct.pack(">II", version, len(entries))
+    data = bytearray(b"DIRC" + struct.pack(">II", version, len(entries)))
     for name, mode in entries:
         row = struct.pack(">24xI12x20sH", mode, b"\1" * 20, min(len(name), 0xFFF))
         data += row + b"\0" + name + b"\0" if version == 4 else row + name + bytes(8 - (len(row + name) % 8))
-    return sealed(data)
+    return sealed(bytes(data))
 
 
 ODD_PATHS = [b".", b"..", b"./a", b"a/.", b"a/./b", b"../a", b"a/..", b"a/../b", b"a//b", b"a/", b"/a", b"/", b""]

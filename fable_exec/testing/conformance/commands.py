@@ -116,7 +116,7 @@ class CommandChecks(BrokerSetting):
 
     def test_a_deadline_ends_the_tree_and_keeps_what_was_said(self, desk: Desk) -> None:
         program = "os.write(1, b'before'); os.fork() or os.setsid(); time.sleep(60)"
-        result = desk.run(program, timeout_seconds=1.0)
+        result = desk.run(program, timeout_seconds=2.0)
         assert desk.left() == [], "processes outlived the deadline of their command"
         assert (result.outcome, result.timed_out, result.success) == (EndedBy.TIMED_OUT, True, False)
         assert (result.exit_code, result.stdout) == (None, "before")
