@@ -6,11 +6,16 @@ never its name. It says what is wrong with a file; what to do about it is for th
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import sys
 from enum import Enum
 
-__all__ = ["Fault", "directory_fault_of", "fault_of"]
+__all__ = ["OPENING", "Fault", "NotPrivate", "directory_fault_of", "fault_of", "open_private"]
+
+OPENING = 0 if sys.platform == "win32" else os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK
+"""How such a file is opened, beside what for: another user may have put a link, a terminal or a FIFO there."""
 
 
 class Fault(Enum):
@@ -22,6 +27,28 @@ class Fault(Enum):
     LINKED = "it has more than one link"
     OPEN_TO_OTHERS = "others may open it; its mode must be 0600"
     DIRECTORY_OPEN_TO_OTHERS = "others may enter it; its mode must be 0700"
+
+
+class NotPrivate(OSError):
+    """Another user can have prepared the file: `strerror` is the fault, in words."""
+
+
+def open_private(path: str | os.PathLike[str], flags: int) -> int:
+    """A descriptor, the caller's; what O_CREAT makes is this user's alone. Never waits.
+
+    Raises:
+        NotPrivate: another user can have prepared it.
+        OSError: the kernel's answer; ELOOP for a symbolic link.
+    """
+    fd = os.open(path, flags | OPENING, 0o600)
+    try:
+        fault = fault_of(os.fstat(fd))
+        if fault is not None:
+            raise NotPrivate(errno.EINVAL, fault.value, os.fspath(path))
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
 
 
 def fault_of(status: os.stat_result) -> Fault | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fable_exec.admin.control import MAX_LINE_BYTES, AdminControl, complain, no_channel
-from fable_exec.privatefiles import fault_of
+from fable_exec.privatefiles import OPENING, fault_of
 
 __all__ = ["LOOK_SECONDS", "CommandFileChannel"]
 
@@ -52,8 +52,7 @@ class CommandFileChannel:
             return
         self._look_at = time.monotonic() + LOOK_SECONDS
         try:
-            # Not blocking: somebody could have put a FIFO there.
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            descriptor = os.open(self._path, os.O_RDONLY | OPENING)
         except FileNotFoundError:
             self._left_alone = None
             return

@@ -21,7 +21,7 @@ from fable_exec._sys import locks
 from fable_exec._sys.forks import ProcessLock
 from fable_exec.audit.lines import GAP, AuditHead, BadLine, encode_line, parse_line
 from fable_exec.errors import AuditUnavailable
-from fable_exec.privatefiles import Fault, fault_of
+from fable_exec.privatefiles import OPENING, Fault, fault_of
 
 __all__ = ["Writer", "locked", "open_writer", "unavailable", "unusable"]
 
@@ -144,13 +144,13 @@ def open_writer(target: str | Path | int) -> Writer:
     """Open the log and refuse a file that someone else could have prepared. Raises AuditUnavailable."""
     if sys.platform == "win32":
         raise AuditUnavailable("the audit log needs a POSIX system", errno=errno.ENOSYS)
-    flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # a FIFO must not block
+    flags = os.O_RDWR | os.O_APPEND | OPENING
     try:
         if isinstance(target, int):
             # Opening anew gives a file description, and so a lock, of our own; flock of a shared one would keep nobody out.
-            fd = os.open(f"/proc/self/fd/{target}", flags)
+            fd = os.open(f"/proc/self/fd/{target}", flags & ~os.O_NOFOLLOW)
         else:
-            fd = os.open(target, flags | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            fd = os.open(target, flags | os.O_CREAT, 0o600)
     except (OSError, ValueError) as error:
         raise unusable(target, error) from error
     status = os.fstat(fd)

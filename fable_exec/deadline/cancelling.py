@@ -13,9 +13,10 @@ from collections.abc import Callable
 
 from fable_exec._launcher import kernel_inotify as inotify
 from fable_exec.errors import InvalidRequest, StateUnreadable
+from fable_exec.privatefiles import OPENING
 from fable_exec.procident import Comparison, ProcessIdentity, compare, identify
 from fable_exec.statefile.documents import BadDocument, parse_object
-from fable_exec.statefile.opening import MODE, NEW_FLAGS, close, open_private, read_from_start, write_at
+from fable_exec.statefile.opening import MODE, close, open_private, read_from_start, write_at
 
 __all__ = ["MAX_CANCEL_BYTES", "CancelFile", "write_cancel_file"]
 
@@ -142,7 +143,7 @@ def write_cancel_file(path: str | os.PathLike[str], process: ProcessIdentity) ->
     data = json.dumps({"type": _TYPE, "process": process.to_members()}).encode("ascii") + b"\n"
     # Not as a state is replaced: without a lock nobody may sweep, and the process that is meant outlives no power cut.
     temporary = os.path.join(directory, f".cancel-{os.urandom(8).hex()}.tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NEW_FLAGS, MODE)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPENING, MODE)
     try:
         try:
             os.fchmod(fd, MODE)

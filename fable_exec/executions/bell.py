@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from fable_exec.executions.names import BELL_NAME
+from fable_exec.privatefiles import OPENING
 
 __all__ = ["hang", "hear", "ring"]
 
@@ -27,7 +28,7 @@ def hang(directory: Path) -> int:
         pass
     os.mkfifo(path, 0o600)
     # For writing too: with a writer of our own there is never an end of the file.
-    return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    return os.open(path, os.O_RDWR | OPENING)
 
 
 def hear(fd: int) -> None:
@@ -41,7 +42,7 @@ def hear(fd: int) -> None:
 def ring(directory: Path) -> bool:
     """Wake the keeper; whether there is one that listens. Never waits. Raises OSError."""
     try:
-        fd = os.open(directory / BELL_NAME, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(directory / BELL_NAME, os.O_WRONLY | OPENING)
     except OSError as error:
         if error.errno in (errno.ENXIO, errno.ENOENT):
             return False

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from fable_exec._sys import locks
+from fable_exec.privatefiles import OPENING
 
 __all__ = ["give_back", "is_held", "last_touched", "take", "touch"]
 
@@ -20,7 +21,6 @@ _LOOKERS_SECONDS = 0.1
 _HOLDER_SECONDS = 0.02
 """Whoever has it alone is a keeper, for life; or somebody who removes it or records an end, for milliseconds."""
 _PAUSE_SECONDS = 0.0005
-_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK if os.name != "nt" else os.O_RDWR
 
 
 def take(path: Path) -> int | None:
@@ -29,7 +29,7 @@ def take(path: Path) -> int | None:
     Raises OSError: FileNotFoundError when the directory was removed.
     """
     while True:
-        fd = os.open(path, _FLAGS | os.O_CREAT, 0o600)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | OPENING, 0o600)
         try:
             is_ours = _lock(fd)
             was_removed = not os.fstat(fd).st_nlink
@@ -71,7 +71,7 @@ def is_held(path: Path) -> bool:
     Raises OSError.
     """
     try:
-        fd = os.open(path, _FLAGS & ~os.O_RDWR)  # whoever only looks may be on a file system that is read-only
+        fd = os.open(path, os.O_RDONLY | OPENING)  # whoever only looks may be on a file system that is read-only
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR):
             return False

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 
-from fable_exec.privatefiles import fault_of
+from fable_exec.privatefiles import open_private
 
 __all__ = ["open_log"]
 
-_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK if os.name != "nt" else os.O_WRONLY
-
 
 def open_log(path: Path | str) -> int:
-    """A descriptor of the log, the caller's; made if need be. Raises OSError, with EINVAL for what is no such file."""
-    fd = os.open(path, _FLAGS, 0o600)
-    fault = fault_of(os.fstat(fd))
-    if fault is None:
-        return fd
-    os.close(fd)
-    raise OSError(errno.EINVAL, fault.value, str(path))
+    """A descriptor of the log, the caller's; made if need be. Raises OSError, NotPrivate for what is no such file."""
+    return open_private(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)

@@ -17,7 +17,6 @@ from fable_exec.errors import InvalidRequest
 __all__ = [
     "ATTESTATION_NAME",
     "BELL_NAME",
-    "PROOF_NAME",
     "RUNNER_LOG_NAME",
     "RUN_LOCK_NAME",
     "RUNTIME_NAME",
@@ -35,7 +34,6 @@ __all__ = [
 
 STATE_DIR_VARIABLE = "FABLE_EXEC_STATE_DIR"
 ATTESTATION_NAME = "attestation.intoto.jsonl"
-PROOF_NAME = "proof.json"
 RUN_LOCK_NAME = "run.lock"
 RUNNER_LOG_NAME = "runner.log"
 SUPERVISOR_LOG_NAME = "supervisor.log"

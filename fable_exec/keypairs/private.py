@@ -9,7 +9,7 @@ from typing import Any, Self
 import attrs
 
 from fable_exec.keypairs.public import MAX_PEM_BYTES, Algorithm, PublicKey, needs_cryptography, unreadable_key
-from fable_exec.privatefiles import fault_of
+from fable_exec.privatefiles import NotPrivate, open_private
 
 __all__ = ["PrivateKey"]
 
@@ -106,14 +106,12 @@ class PrivateKey:
 
 def _read_private(name: str) -> bytes:
     try:
-        # A FIFO must not block, and a link may point to what another user has put there.
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        descriptor = open_private(name, os.O_RDONLY)
+    except NotPrivate as error:
+        raise unreadable_key(name, str(error.strerror), "not-private") from None
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise unreadable_key(name, "it is a symbolic link", "not-private") from None
         raise
     with os.fdopen(descriptor, "rb") as file:
-        fault = fault_of(os.fstat(descriptor))
-        if fault is not None:
-            raise unreadable_key(name, fault.value, "not-private")
         return file.read(MAX_PEM_BYTES)

@@ -43,7 +43,7 @@ from fable_exec.treedigest.watching import Stamp, stamp_of
 
 __all__ = ["BindingPolicy", "ProofBinding", "bind", "no_workspace"]
 
-PROOF_NAME = "proof.json"
+_PROOF_NAME = "proof.json"
 
 _COMPARED = frozenset({Axis.DIFF, Axis.TREE, Axis.TREE_FIELDS, Axis.RUN_ID, Axis.FRESHNESS})
 _ALWAYS = _COMPARED - {Axis.DIFF}
@@ -218,7 +218,7 @@ class _Binding:
 
     @property
     def _path(self) -> WorkspacePath:
-        return WorkspacePath(components=(self.policy.check.engine_directory, "proofs", self.run_id, PROOF_NAME))
+        return WorkspacePath(components=(self.policy.check.engine_directory, "proofs", self.run_id, _PROOF_NAME))
 
     def _read(self) -> tuple[bytes, Stamp]:
         """The bytes of the proof, by one read of one open file, and what tells that file from another or from a later one."""

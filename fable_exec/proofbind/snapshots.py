@@ -10,12 +10,13 @@ from collections.abc import Iterator
 
 from fable_exec import _sys
 from fable_exec.errors import StateUnreadable
-from fable_exec.privatefiles import directory_fault_of, fault_of
+from fable_exec.privatefiles import NotPrivate, directory_fault_of, open_private
 from fable_exec.strictjson import MAX_DOCUMENT_BYTES
 
 __all__ = ["SNAPSHOT_NAME", "keep_snapshot", "read_proof"]
 
 SNAPSHOT_NAME = "proof.json"
+"""What the copy that was judged is called, whatever a run calls its own."""
 _UNFINISHED = ".proof.json.unfinished"
 _MODE = 0o400
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -79,11 +80,11 @@ def read_proof(path: str | os.PathLike[str], document_sha256: str) -> bytes:
         StateUnreadable: it is another file (`foreign`), or others could have made it (`not-private`).
         OSError: it cannot be read.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fd = open_private(path, os.O_RDONLY)
+    except NotPrivate as error:
+        raise _unreadable(f"is no proof that was kept: {error.strerror}", "not-private", os.fspath(path)) from None
     with os.fdopen(fd, "rb") as file:
-        fault = fault_of(os.fstat(fd))
-        if fault is not None:
-            raise _unreadable(f"is no proof that was kept: {fault.value}", "not-private", os.fspath(path))
         data = file.read(MAX_DOCUMENT_BYTES + 1)
     if not hmac.compare_digest(hashlib.sha256(data).hexdigest().encode(), document_sha256.encode("utf-8", "surrogatepass")):
         raise _unreadable("is not the proof that was judged: its SHA-256 is another", "foreign", os.fspath(path))

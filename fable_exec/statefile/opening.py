@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 
 from fable_exec import _sys
-from fable_exec.privatefiles import directory_fault_of, fault_of
+from fable_exec.privatefiles import OPENING, directory_fault_of, fault_of
 from fable_exec.statefile.documents import BadDocument, Unreadable
 
-__all__ = ["MODE", "NEW_FLAGS", "close", "open_directory", "open_private", "read_all", "read_from_start", "write_at"]
+__all__ = ["MODE", "close", "open_directory", "open_private", "read_all", "read_from_start", "write_at"]
 
 MODE = 0o600
-NEW_FLAGS = 0 if sys.platform == "win32" else os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK  # a FIFO must not block
 _PIECE_BYTES = 16 * 1024  # as much as a state is long; for all that it may be the allocator would ask the kernel each time
 _NOT_A_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
 
@@ -57,7 +55,7 @@ def open_private(name: str, flags: int, dir_fd: int) -> int:
         FileNotFoundError, OSError: the kernel's answer.
     """
     try:
-        fd = os.open(name, flags | NEW_FLAGS, MODE, dir_fd=dir_fd)
+        fd = os.open(name, flags | OPENING, MODE, dir_fd=dir_fd)
     except PermissionError:
         fd = _open_closed(name, flags, dir_fd)
     except OSError as error:
@@ -81,7 +79,7 @@ def _open_closed(name: str, flags: int, dir_fd: int) -> int:
     _require_private(status)
     if flags & os.O_CREAT and status.st_mode & MODE != MODE:
         os.chmod(name, MODE, dir_fd=dir_fd)
-    return os.open(name, flags | NEW_FLAGS, MODE, dir_fd=dir_fd)
+    return os.open(name, flags | OPENING, MODE, dir_fd=dir_fd)
 
 
 def _require_private(status: os.stat_result) -> None:

@@ -11,7 +11,8 @@ import os
 import re
 
 from fable_exec import _sys
-from fable_exec.statefile.opening import MODE, NEW_FLAGS, close, write_at
+from fable_exec.privatefiles import OPENING
+from fable_exec.statefile.opening import MODE, close, write_at
 
 __all__ = ["move_aside", "replace"]
 
@@ -27,7 +28,7 @@ def replace(name: str, data: bytes, dir_fd: int) -> None:
     """
     _sweep(dir_fd)
     temporary = f".state-{os.urandom(8).hex()}.tmp"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NEW_FLAGS, MODE, dir_fd=dir_fd)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPENING, MODE, dir_fd=dir_fd)
     try:
         try:
             os.fchmod(fd, MODE)

@@ -10,14 +10,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from fable_exec.errors import StateUnreadable
-from fable_exec.privatefiles import fault_of
+from fable_exec.privatefiles import NotPrivate, open_private
 from fable_exec.supervisor.waiting import KeeperWatch
 
 __all__ = ["LogReader", "events_in", "pieces_now", "pieces_until_end"]
 
 _PIECE_BYTES = 65536
 _PAUSE_SECONDS = 0.05
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK if os.name != "nt" else os.O_RDONLY
 
 
 class LogReader:
@@ -101,11 +100,9 @@ def events_in(log: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 def _opened(path: Path) -> int:
     """A descriptor; -1 where there is no such file (yet)."""
     try:
-        fd = os.open(path, _FLAGS)
+        return open_private(path, os.O_RDONLY)
     except FileNotFoundError:
         return -1
-    fault = fault_of(os.fstat(fd))
-    if fault is not None:
-        os.close(fd)
-        raise StateUnreadable(f"{ascii(str(path))[:400]} is no log of ours: {fault.value}", reason="not-private", path=str(path))
-    return fd
+    except NotPrivate as error:
+        why = f"{ascii(str(path))[:400]} is no log of ours: {error.strerror}"
+        raise StateUnreadable(why, reason="not-private", path=str(path)) from None
