@@ -21,11 +21,11 @@ _TESTS = Path(__file__).resolve().parent
 WAYS = {
     "broker": ("door", "locked_door"),
     "broker/test_listening.py": ("door", "locked_door", "kind"),
-    "confinement/test_ending.py": ("mode",),
-    "confinement/test_everyday.py": ("mode",),
+    "confinement": ("mode",),
     "denials": ("mode",),
     "keeper": ("rung", "scene"),
     "laterfiles": ("guarded", "pinned", "swept"),
+    "pathguard/test_races.py": ("resolver",),
     "runner/test_concurrency.py": ("mode",),
     "runner/test_exactness.py": ("mode",),
     "runner/test_hosts.py": ("mode",),
@@ -35,6 +35,14 @@ WAYS = {
     "supervision_runs": ("rung",),
 }
 """The parameters that are a way, by file or directory; elsewhere every way is tried each time."""
+
+EVERY_WAY_BY_THE_SECOND_RUN = frozenset(
+    """
+    confinement/test_canary.py confinement/test_fields.py confinement/test_locked.py confinement/test_locked_databases.py
+    confinement/test_runtimes.py
+    """.split()
+)
+"""Files of which only root's run tries one way, and only where the second run follows: each protection in each way it is done."""
 
 SAME_FOR_EVERY_USER = frozenset(
     """
@@ -115,6 +123,8 @@ def _is_the_same(item: pytest.Item) -> bool:
 def _way_of(item: pytest.Function) -> str:
     """The value of its parameter that is a way, "" where there is none."""
     if not hasattr(item, "callspec"):
+        return ""
+    if not os.environ.get(A_SECOND_RUN_FOLLOWS) and _among(item, EVERY_WAY_BY_THE_SECOND_RUN):
         return ""
     names = WAYS.get(_among(item, WAYS) or "", ())
     given = item.callspec.params

@@ -26,7 +26,9 @@ def texts_of(place: str) -> dict[str, str]:
     return {place: ast.get_source_segment(text, function) or ""}
 
 
-@pytest.mark.parametrize("place", sorted({*alternating.WAYS, *alternating.SAME_FOR_EVERY_USER}))
+@pytest.mark.parametrize(
+    "place", sorted({*alternating.WAYS, *alternating.SAME_FOR_EVERY_USER, *alternating.EVERY_WAY_BY_THE_SECOND_RUN})
+)
 def test_every_place_that_is_named_is_there(place: str) -> None:
     assert [text for text in texts_of(place).values() if text]
 
