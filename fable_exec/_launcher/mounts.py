@@ -16,6 +16,8 @@ MS_SHARED = 1 << 20
 _READ_ONLY = kernel_mount.MOUNT_ATTR_RDONLY | kernel_mount.MOUNT_ATTR_NOSUID | kernel_mount.MOUNT_ATTR_NODEV
 _WRITABLE = kernel_mount.MOUNT_ATTR_NOSUID | kernel_mount.MOUNT_ATTR_NODEV
 _DEVICES = ("null", "zero", "full", "random", "urandom")
+_OPTIONAL_DEVICES = ("tty",)
+"""Some hosts lack it. It is the terminal of whoever opens it (tty(4)): no command has one of the host's, only what it made itself."""
 _DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"}
 _PSEUDO_TERMINAL_OPTIONS = "newinstance,ptmxmode=0666,mode=0620"
 _PROC_READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
@@ -112,7 +114,7 @@ def memory(target: str, size_bytes: int, mode: int) -> None:
 def devices() -> None:
     """/dev with the harmless devices, a private pseudo-terminal directory and nothing else."""
     directory = _make_place("/dev", is_directory=True)
-    for name in _DEVICES:
+    for name in (*_DEVICES, *filter(_is_device_here, _OPTIONAL_DEVICES)):
         tree = kernel_mount.open_tree(f"/dev/{name}", recursive=False)
         try:
             _attach(tree, f"/dev/{name}", is_directory=False)
@@ -121,6 +123,13 @@ def devices() -> None:
     for name, text in _DEVICE_LINKS.items():
         os.symlink(text, f"{directory}/{name}")
     _pseudo_terminals(directory)
+
+
+def _is_device_here(name: str) -> bool:
+    try:
+        return stat.S_ISCHR(os.stat(f"/dev/{name}").st_mode)
+    except OSError:
+        return False
 
 
 def mount_proc(pid_max: int = 0) -> None:

@@ -28,7 +28,7 @@ _ABI_WITH_PORTS = 4
 _ABI_WITH_SCOPES = 6
 _SCOPES = ("abstract_unix_socket", "signal")
 _HOST_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-_OWN_DEVICES = (*_HOST_DEVICES, "/dev/pts", "/dev/ptmx")
+_OWN_DEVICES = (*_HOST_DEVICES, "/dev/tty", "/dev/pts", "/dev/ptmx")
 _OWN_INET: dict[str, Inet] = {"off": "full", "ports": "tcp", "full": "full"}
 """With the network off there is a network of its own, where a socket reaches nobody but the command's own servers."""
 _PLAIN_INET: dict[str, Inet] = {"off": "off", "ports": "tcp", "full": "full"}

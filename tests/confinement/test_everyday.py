@@ -178,6 +178,10 @@ EVERYDAY: dict[str, tuple[str, ...]] = {
     "a coprocess": ("bash", "-c", "coproc cat; echo 42 >&${COPROC[1]}; read -r x <&${COPROC[0]}; test $x = 42"),
     "mktemp": ("sh", "-c", 'f=$(mktemp) && echo x > "$f" && d=$(mktemp -d) && touch "$d/y"'),
     "a pseudo-terminal": (PYTHON, "-c", "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(['tty'])))"),
+    "the terminal of a pseudo-terminal": (
+        PYTHON, "-c",
+        "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(['sh', '-c', 'echo 42 > /dev/tty'])))",
+    ),
     "a hard-coded /tmp": ("sh", "-c", "echo 42 > /tmp/fixed && grep -q 42 /tmp/fixed"),
     "the home directory": ("sh", "-c", 'echo 42 > "$HOME/file" && grep -q 42 "$HOME/file"'),
     "tar": ("sh", "-c", "tar -czf /dev/null tests && tar -cf all.tar tests && mkdir -p out && tar -xf all.tar -C out"),
@@ -212,6 +216,7 @@ DIFFERENT_IN_PLAIN = {
     "node http on the loopback",
     "a hard-coded /tmp",
     "a pseudo-terminal",
+    "the terminal of a pseudo-terminal",
 }
 """Shared memory, /tmp and terminals are the host's there, and without a network of its own no socket may be made."""
 
@@ -296,6 +301,17 @@ def test_an_archive_with_another_owner_is_unpacked_and_tar_says_what_it_could_no
     for given, status in (({}, 2 if as_root else 0), ({"TAR_OPTIONS": "--no-same-owner"}, 0)):
         with confined(workspace, mode, unlocked=True, environment=EnvironmentPolicy(set=given)) as broker:
             assert broker.execute_command(unpack).stdout == f"{status}\ntext\n"
+
+
+@in_modes("slots", "namespace")
+def test_dev_tty_is_the_terminal_that_a_command_made_and_none_of_the_hosts(mode: str, workspace: Path) -> None:
+    with confined(workspace, mode) as broker:
+        text = (
+            "import errno, os\ntry: os.open('/dev/tty', os.O_RDWR)\nexcept OSError as error: print(errno.errorcode[error.errno])"
+        )
+        assert broker.execute_command(("python3", "-c", text)).stdout == "ENXIO\n"
+        asked = "import pty; pty.spawn(['bash', '-c', 'read -r line < /dev/tty; echo got $line > /dev/tty'])"
+        assert "got yes" in broker.execute_command(("python3", "-c", asked), stdin="yes\n").stdout
 
 
 @in_modes("slots", "namespace")
