@@ -189,7 +189,7 @@ class Zygote:
 def _temporary_directory() -> str:
     """Where the private directory goes. tempfile.gettempdir() tries by writing and needs a descriptor."""
     if tempfile.tempdir:
-        return os.fsdecode(tempfile.tempdir)
+        return os.path.abspath(os.fsdecode(tempfile.tempdir))  # tempfile leaves TMPDIR=. as it is
     named = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
     return next((os.path.abspath(path) for path in named if os.path.isdir(path)), "/tmp")
 

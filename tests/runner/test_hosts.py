@@ -197,6 +197,23 @@ def test_a_host_with_a_strange_umask_and_no_writable_temporary_directory(workspa
     assert hosts.answer_of(program, str(workspace), mode, missing) == ["0022\nx\n", ["private_directory", 2]]
 
 
+def test_a_host_whose_temporary_directory_is_the_current_one(workspace: Path, mode: str, tmp_path: Path) -> None:
+    program = """
+    import tempfile
+    os.chdir(sys.argv[3])
+    tempfile.tempdir = None
+    os.environ["TMPDIR"] = "."
+    tempfile.gettempdir()
+    runner = new_runner(Path(sys.argv[1]), sys.argv[2])
+    os.chdir("/")
+    outcome = runner.run(shell('echo x > "$TMPDIR/x" && cat "$TMPDIR/x"'))
+    runner.close()
+    answer([outcome.stdout.text(), os.listdir(sys.argv[3])])
+    """
+    (tmp_path / "here").mkdir()
+    assert hosts.answer_of(program, str(workspace), mode, str(tmp_path / "here")) == ["x\n", []]
+
+
 def test_a_forked_host_may_use_the_runner_on_both_sides(workspace: Path, mode: str) -> None:
     program = """
     runner = new_runner(Path(sys.argv[1]), sys.argv[2])
