@@ -140,7 +140,8 @@ def _started(policy: BrokerPolicy, program: str) -> Child:
         ours.callback(our_requests.close)
         theirs.callback(its_requests.close)
         our_answers, its_answers = _pipe(ours, theirs)
-        argv = [program, "-P", "-m", "fable_exec.server"]
+        # Its paths are UTF-8 whatever the locale of this process is.
+        argv = [program, "-P", "-X", "utf8", "-m", "fable_exec.server"]
         passed = {"--policy-fd": document.fileno(), "--admin-fd": its_admin.fileno(), **_own_handle(theirs)}
         argv += [f"{option}={descriptor}" for option, descriptor in passed.items()]
         try:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
+from fable_exec.errors import ConfinementUnavailable
 from fable_exec.pathguard import contents, making, moving, replacing, trees
 from fable_exec.pathguard.contents import Data
 from fable_exec.pathguard.directories import CheckedDirectory, HeldDirectory
@@ -50,8 +51,10 @@ class Workspace:
 
         Raises:
             PathError: it does not exist, is no directory, or may not be read.
-            ConfinementUnavailable: the resolver, or `no_xdev` with it, cannot be had here.
+            ConfinementUnavailable: the resolver, or `no_xdev` with it, cannot be had here; or names of files are not UTF-8 to
+                this process.
         """
+        _require_utf8_names()
         return cls(Root(os.fspath(path), resolver, no_xdev=no_xdev))
 
     def close(self) -> None:
@@ -309,3 +312,15 @@ class Workspace:
             raise fact("is-directory", str(path))
         if (fault := path.creation_fault()) is not None:
             raise denied(fault, str(path))
+
+
+def _require_utf8_names() -> None:
+    """A path of a request is UTF-8 text, whoever asks. In another locale Python would take it for other bytes, or for none."""
+    encoding = sys.getfilesystemencoding()
+    if encoding != "utf-8":
+        raise ConfinementUnavailable(
+            f"paths are UTF-8, and this process takes the names of files for {encoding}: start Python with PYTHONUTF8=1, or in a "
+            "UTF-8 locale",
+            protection="path-resolver",
+            reason=f"names are {encoding}",
+        )
