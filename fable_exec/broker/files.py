@@ -177,7 +177,7 @@ class FileWork:
         if found.truncated:
             raise InvalidRequest(f"{str(path)!r} is larger than {MAX_EDITED_BYTES} bytes, too large to be changed in part")
         if expected is not None and found.sha256 != expected:
-            raise Conflict(f"{str(path)!r} was not changed: it is not as expected_hash says", reason="changed")
+            raise Conflict(f"{str(path)!r} was not changed: it is not as expected_hash says; read it again", reason="changed")
         return found.data
 
     def _refuse_protected_below(self, path: WorkspacePath) -> None:

@@ -16,9 +16,11 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def near_miss(content: bytes, wanted: bytes) -> str:
-    """How `content`, which does not hold `wanted`, holds it otherwise and what to do, for the end of a message; "" if not."""
-    if len(content) > _MOST_BYTES:
-        return ""
+    """How `content`, which does not hold `wanted`, holds it otherwise, if it does, and what to do, for the end of a message."""
+    return (_miss(content, wanted) if len(content) <= _MOST_BYTES else "") or "; read it again"
+
+
+def _miss(content: bytes, wanted: bytes) -> str:
     if _one_ending(wanted) in _one_ending(content):
         return "; it is with other line ends: give them as the file has them (CRLF is \\r\\n)"
     if _one_space(wanted) in _one_space(content):

@@ -34,9 +34,9 @@ _SENTENCES = {
     "no-space": "the file system is full or the quota is used up; make room and try again",
     "too-large": "the content is larger than a file may be here",
     "read-only": "the file system is mounted read-only",
-    "busy": "it is in use, such as a mount point",
+    "busy": "it is in use: something is mounted there, or a program runs from it, which can be replaced but not written into",
     "unstable": "it changed again and again while it was resolved; try again",
-    "too-many-open-files": "the process or the system has no descriptor left",
+    "too-many-open-files": "the process or the system has no descriptor left; close some, or raise the limit (ulimit -n)",
     "io": "the system reported a failure of the medium or the call",
 }
 
@@ -66,6 +66,7 @@ _REASON_OF_ERRNO = {
     errno.EFBIG: "too-large",
     errno.EROFS: "read-only",
     errno.EBUSY: "busy",
+    getattr(errno, "ETXTBSY", errno.EBUSY): "busy",
     errno.EAGAIN: "unstable",
     errno.EMFILE: "too-many-open-files",
     errno.ENFILE: "too-many-open-files",

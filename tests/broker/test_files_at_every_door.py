@@ -87,7 +87,7 @@ def test_an_edit_that_finds_no_place_says_what_differs_and_changes_nothing(door:
     with pytest.raises(Conflict) as caught:
         door.edit_file("a", old, "new")
     assert told in str(caught.value) and caught.value.reason == "absent"
-    assert str(caught.value).endswith("is not there") == case.startswith("nothing")
+    assert str(caught.value).endswith("is not there; read it again") == case.startswith("nothing")
     assert (workspace / "a").read_bytes() == content
 
 

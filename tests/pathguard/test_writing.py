@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -47,6 +48,20 @@ def test_content_is_kept_byte_for_byte(held: Workspace, workspace: Path, data: b
     appended = held.append(at("g"), data)
     assert (appended.added_bytes, appended.total_bytes) == (len(data), 2 * len(data))
     assert (workspace / "g").read_bytes() == bytes(data) * 2
+
+
+@pytest.mark.requires_ability("linux")
+def test_a_program_that_runs_is_replaced_and_not_written_into(held: Workspace, workspace: Path) -> None:
+    shutil.copy("/bin/sleep", workspace / "f")
+    with subprocess.Popen([workspace / "f", "60"]) as running:
+        for write in (held.append, held.write_inplace):
+            with pytest.raises(PathError) as caught:
+                write(at("f"), b"more")
+            assert (caught.value.reason, caught.value.errno) == ("busy", errno.ETXTBSY)
+            assert "a program runs from it" in str(caught.value)
+        held.write_replace(at("f"), b"other")
+        running.kill()
+    assert (workspace / "f").read_bytes() == b"other"
 
 
 @pytest.mark.parametrize(
