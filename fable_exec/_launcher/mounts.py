@@ -17,7 +17,7 @@ _READ_ONLY = kernel_mount.MOUNT_ATTR_RDONLY | kernel_mount.MOUNT_ATTR_NOSUID | k
 _WRITABLE = kernel_mount.MOUNT_ATTR_NOSUID | kernel_mount.MOUNT_ATTR_NODEV
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _OPTIONAL_DEVICES = ("tty",)
-"""Some hosts lack it. It is the terminal of whoever opens it (tty(4)): no command has one of the host's, only what it made itself."""
+"""Some hosts lack it. The terminal of whoever opens it (tty(4)): no command has one of the host's, only what it made itself."""
 _DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"}
 _PSEUDO_TERMINAL_OPTIONS = "newinstance,ptmxmode=0666,mode=0620"
 _PROC_READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
