@@ -79,6 +79,25 @@ def documents(workspace: Path, *protections: Protections, **more: Any) -> str:
     )
 
 
+Asked = Callable[[str, Protections], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
+    """`asked(host, protections)`: what that host makes of one of those below, all of which it is asked in one process."""
+    workspace = tmp_path_factory.mktemp("asked").resolve()
+    default = Confinement.strict().protections
+    told: dict[str, dict[Protections, dict[str, Any]]] = {}
+
+    def ask(host: str, protections: Protections) -> dict[str, Any]:
+        if host not in told:
+            each = (EVERYTHING_DEGRADABLE, *(only(name, "strict") for name in WEAKER[host]), rest_strict(host), default)
+            told[host] = dict(zip(each, answers(host, workspace, *each), strict=True))
+        return told[host][protections]
+
+    return ask
+
+
 def answers(host: str, workspace: Path, *protections: Protections, **more: Any) -> list[dict[str, Any]]:
     readable = workspace / "read-me"
     readable.write_text("read")
@@ -110,9 +129,15 @@ WEAKER: dict[str, dict[str, str]] = {
 }
 
 
+def rest_strict(host: str) -> Protections:
+    """Everything strict that does not stand on what that host lacks."""
+    kept = {name: "degradable" if name in WEAKER[host] else "strict" for name in PROTECTIONS}
+    return Protections(**{**kept, "resources": "degradable"})  # type: ignore[arg-type]  # names and modes
+
+
 @pytest.mark.parametrize("host", HOSTS)
-def test_degradable_runs_and_says_what_is_weaker(host: str, workspace: Path) -> None:
-    (answer,) = answers(host, workspace, EVERYTHING_DEGRADABLE)
+def test_degradable_runs_and_says_what_is_weaker(host: str, asked: Asked) -> None:
+    answer = asked(host, EVERYTHING_DEGRADABLE)
     assert answer["exit_code"] == 0
     weaker = {name: state for name, (state, _, _) in answer["applied"].items() if state != "active"}
     weaker.pop("resources", None)
@@ -121,25 +146,24 @@ def test_degradable_runs_and_says_what_is_weaker(host: str, workspace: Path) -> 
 
 
 @pytest.mark.parametrize(("host", "protection"), [(host, name) for host, weaker in WEAKER.items() for name in weaker])
-def test_strict_refuses_and_names_what_is_missing(host: str, protection: str, workspace: Path) -> None:
-    (answer,) = answers(host, workspace, only(protection, "strict"))
+def test_strict_refuses_and_names_what_is_missing(host: str, protection: str, asked: Asked) -> None:
+    answer = asked(host, only(protection, "strict"))
     assert (answer.get("error"), answer.get("protection")) == ("ConfinementUnavailable", protection)
     assert answer["reason"]
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_what_does_not_stand_on_it_stays_strict(host: str, workspace: Path) -> None:
-    kept = {name: "degradable" if name in WEAKER[host] else "strict" for name in PROTECTIONS}
-    (answer,) = answers(host, workspace, Protections(**{**kept, "resources": "degradable"}))  # type: ignore[arg-type]  # names and modes
+def test_what_does_not_stand_on_it_stays_strict(host: str, asked: Asked) -> None:
+    answer = asked(host, rest_strict(host))
     assert answer.get("exit_code") == 0, answer
 
 
-def test_the_default_modes_hold_without_namespaces_and_not_without_landlock_or_seccomp(workspace: Path) -> None:
+def test_the_default_modes_hold_without_namespaces_and_not_without_landlock_or_seccomp(asked: Asked) -> None:
     default = Confinement.strict().protections
-    assert answers("namespaces", workspace, default)[0].get("exit_code") == 0
-    assert answers("own_proc", workspace, default)[0].get("exit_code") == 0
-    assert answers("landlock", workspace, default)[0]["protection"] == "workspace_writes"
-    assert answers("seccomp", workspace, default)[0]["protection"] == "kernel_surface"
+    assert asked("namespaces", default).get("exit_code") == 0
+    assert asked("own_proc", default).get("exit_code") == 0
+    assert asked("landlock", default)["protection"] == "workspace_writes"
+    assert asked("seccomp", default)["protection"] == "kernel_surface"
 
 
 HELP = {"landlock": "Linux 5.13 or newer", "seccomp": "CONFIG_SECCOMP_FILTER"}
@@ -147,8 +171,8 @@ HELP = {"landlock": "Linux 5.13 or newer", "seccomp": "CONFIG_SECCOMP_FILTER"}
 
 
 @pytest.mark.parametrize("host", HELP)
-def test_where_the_default_does_not_hold_everything_but_commands_works(host: str, workspace: Path) -> None:
-    (answer,) = answers(host, workspace, Confinement.strict().protections)
+def test_where_the_default_does_not_hold_everything_but_commands_works(host: str, asked: Asked) -> None:
+    answer = asked(host, Confinement.strict().protections)
     still = answer["still"]
     for words in (f'"{answer["protection"]}" is strict', answer["reason"], HELP[host], "fable-exec doctor", "degradable"):
         assert words in answer["message"]

@@ -1,7 +1,8 @@
-"""The program of test_faults.py: `... DIRECTORY SCENE kill | fail ERRNO | halve | fail-twice ERRNO`.
+"""The program of test_faults.py: `... DIRECTORY SCENE kill | fail ERRNO... | halve | fail-twice ERRNO`.
 
 An act is run again and again in a directory of its own: killed at its first, second, ... stop, or with its first, second, ...
-call of the file system failing or doing half of its work. After each run the files are looked at. Prints JSON.
+call of the file system failing or doing half of its work. After each run the files are looked at. Prints JSON, with `fail` for
+each error by itself.
 """
 
 from __future__ import annotations
@@ -82,15 +83,22 @@ def fail_twice(directory: Path, scene: str, error: int) -> Iterator[str]:
         yield altered(directory, scene, {first: Alteration(error=error), second: Alteration(error=error)})
 
 
-WAYS: dict[str, Callable[..., Iterator[str]]] = {"kill": kill, "fail": fail, "halve": halve, "fail-twice": fail_twice}
+WAYS: dict[str, Callable[..., Iterator[str]]] = {"kill": kill, "halve": halve, "fail-twice": fail_twice}
 
 
 def main() -> None:
     directory, scene, way, *errors = sys.argv[1:]
-    numbers = [getattr(errno, name) for name in errors]
-    words = list(WAYS[way](Path(directory), scene, *numbers))
+    if way == "fail":
+        print(json.dumps({name: found(fail(Path(directory), scene, getattr(errno, name))) for name in errors}))
+    else:
+        print(json.dumps(found(WAYS[way](Path(directory), scene, *(getattr(errno, name) for name in errors)))))
+
+
+def found(seen: Iterator[str]) -> dict[str, object]:
+    """How many runs there were, and in which words each left the files."""
+    words = list(seen)
     changes = [word for word, _ in itertools.groupby(words)]
-    print(json.dumps({"runs": len(words), "words": Counter(words), "changes": changes}))
+    return {"runs": len(words), "words": Counter(words), "changes": changes}
 
 
 if __name__ == "__main__":
