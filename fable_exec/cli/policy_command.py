@@ -12,6 +12,7 @@ import click
 from fable_exec.broker.absent import absent_here, absent_programs
 from fable_exec.broker.arguments import ArgumentJudge
 from fable_exec.cli.exits import Exit
+from fable_exec.cli.given_policy import WORKSPACE, given_policy
 from fable_exec.cli.inputs import AS_JSON
 from fable_exec.cli.policy_explaining import explain
 from fable_exec.cli.policy_verifying import verify
@@ -19,7 +20,7 @@ from fable_exec.cli.showing import at_the_door, print_object, print_text, say
 from fable_exec.confine import probe_host
 from fable_exec.errors import ConfinementUnavailable, PolicyError
 from fable_exec.executables import resolve_executables
-from fable_exec.policy import AssurancePolicy, BrokerPolicy, dump_toml, json_schema_text, load_policy, to_mapping
+from fable_exec.policy import AssurancePolicy, BrokerPolicy, dump_toml, json_schema_text, to_mapping
 
 __all__ = ["command"]
 
@@ -33,9 +34,10 @@ def command() -> None:
 
 
 @command.command("check")
+@WORKSPACE
 @AS_JSON
 @click.argument("file", type=click.UNPROCESSED)
-def check(as_json: bool, file: str) -> int:
+def check(workspace: str | None, as_json: bool, file: str) -> int:
     """List every fault of FILE with its place, and what a broker under it would refuse at its start here.
 
     What FILE names and this host does not have is a warning.
@@ -45,7 +47,7 @@ def check(as_json: bool, file: str) -> int:
 
     def act() -> int:
         try:
-            policy = load_policy(file)
+            policy = given_policy(file, workspace)
             warnings = _check_for_a_start(policy)
         except PolicyError as error:
             if not as_json:
@@ -103,16 +105,17 @@ def _look_at_promises(policy: BrokerPolicy) -> Iterable[tuple[str, str]]:
 
 
 @command.command("show")
+@WORKSPACE
 @AS_JSON
 @click.argument("file", type=click.UNPROCESSED)
-def show(as_json: bool, file: str) -> int:
+def show(workspace: str | None, as_json: bool, file: str) -> int:
     """Print the effective policy of FILE as TOML: every field, defaults too.
 
     Exit status: 0, 2 for a policy with faults.
     """
 
     def act() -> int:
-        policy = load_policy(file)
+        policy = given_policy(file, workspace)
         if as_json:
             print_object({"ok": True, "policy": to_mapping(policy), "policy_digest": policy.digest})
         else:

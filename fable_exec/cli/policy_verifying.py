@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from fable_exec.cli.exits import Exit
+from fable_exec.cli.given_policy import WORKSPACE, given_policy
 from fable_exec.cli.inputs import AS_JSON
 from fable_exec.cli.showing import at_the_door, one_line, print_object, report, say
 from fable_exec.confine import probe_host
-from fable_exec.policy import load_policy
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -24,9 +24,10 @@ _STYLES = {"holds": "green", "fails": "red", "not claimed": "yellow"}
 
 
 @click.command("verify")
+@WORKSPACE
 @AS_JSON
 @click.argument("file", type=click.UNPROCESSED)
-def verify(as_json: bool, file: str) -> int:
+def verify(workspace: str | None, as_json: bool, file: str) -> int:
     """Prove the built-in invariants, and the formulas of FILE, for a broker under it on this host.
 
     Exit status: 0 when all hold, 1 when one fails, 2 for a policy with faults.
@@ -35,7 +36,7 @@ def verify(as_json: bool, file: str) -> int:
     def act() -> int:
         from fable_exec.assurance.model import verify_policy, verify_supervisor
 
-        policy = load_policy(file)
+        policy = given_policy(file, workspace)
         found = verify_policy(policy, probe_host())
         supervised = verify_supervisor()
         failed = any(each.verdict.value == "fails" for each in (*found.findings, *supervised))

@@ -6,8 +6,8 @@ import click
 
 from fable_exec.broker import ExecutionBroker
 from fable_exec.cli.exits import Exit
+from fable_exec.cli.given_policy import given_policy
 from fable_exec.cli.showing import at_the_door, one_line, print_object, report
-from fable_exec.policy import BrokerPolicy, read_document
 from fable_exec.protocol import ProbeResult, encode_answer, encode_result
 
 __all__ = ["command"]
@@ -24,12 +24,7 @@ def command(workspace: str | None, file: str | None, as_json: bool) -> int:
     """
 
     def act() -> int:
-        document = {"workspace": "."} if file is None else read_document(file)
-        given_by = {}
-        if workspace is not None:
-            document["workspace"] = workspace
-            given_by["workspace"] = "--workspace"
-        with ExecutionBroker(BrokerPolicy.from_mapping(document, given_by=given_by)) as broker:
+        with ExecutionBroker(given_policy(file, workspace)) as broker:
             result = broker.probe()
         if as_json:
             print_object(encode_answer(encode_result(result)))

@@ -71,7 +71,7 @@ _ENGINE = click.option(
     default=".loki",
     show_default=True,
     callback=one_name,
-    help="The run's own directory, whose content does not count.",
+    help="The run's own directory, whose content does not count; of a supervised job it is .fable.",
 )
 _PROFILE = click.option(
     "--profile", type=click.Choice([each.value for each in Profile]), default=Profile.LOKI_V3.value, show_default=True,

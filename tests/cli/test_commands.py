@@ -264,6 +264,20 @@ def test_the_shown_policy_is_a_policy_again_with_the_same_digest(valid: Path, tm
     assert BrokerPolicy.from_mapping(answer["policy"]).digest == answer["policy_digest"]
 
 
+@pytest.mark.parametrize("action", ["check", "verify", "show"])
+def test_a_policy_without_a_workspace_is_judged_in_the_one_that_is_named(action: str, tmp_path: Path) -> None:
+    policy, place = tmp_path / "policy.toml", tmp_path / "w"
+    place.mkdir()
+    policy.write_text('allowed_executables = ["true"]\n')
+    assert typed_here("policy", action, str(policy)).returncode == 2
+    answer = the_object(typed_here("policy", action, "--workspace", "w", "--json", str(policy), cwd=tmp_path))
+    assert answer["policy_digest"] == BrokerPolicy(workspace=place, allowed_executables=("true",)).digest
+    policy.write_text('workspace = "/no/such/place"\nallowed_executables = ["true"]\n')
+    assert the_object(typed_here("policy", action, "--json", str(policy), "--workspace", str(place))) == answer
+    told = typed_here("policy", action, "--workspace", "/no/such/place", str(policy)).stderr.decode()
+    assert told.startswith("fable-exec: --workspace: must be an existing directory")
+
+
 def test_the_schema_accepts_what_is_shown(valid: Path) -> None:
     schema = json.loads(typed_here("policy", "schema").stdout)
     assert schema == json_schema()
