@@ -60,6 +60,11 @@ def test_the_object_has_every_field(repository: Path) -> None:
     assert members["axes"]["signature"]["state"] == "unchecked"
 
 
+def test_a_wrong_engine_directory_makes_another_digest_and_is_never_believed(repository: Path) -> None:
+    status, members = verified(repository, "--engine-dir", ".fable", VALID)
+    assert (status, members["ok"], members["tree_drift"]) == (1, False, True)
+
+
 def test_every_reason_is_told_on_a_line_of_its_own(repository: Path, receipt: Any) -> None:
     path = receipt({"schema_version": "2.0", "tree_sha256": "\x1b[31m" + "0" * 64})
     finished = typed_here("proof", "verify", path, "--repo", str(repository), "--level", "fast")
