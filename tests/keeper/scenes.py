@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import pytest
 
 from fable_exec.executions.holding import is_held
 from fable_exec.policy import BrokerPolicy, Confinement, EnvironmentPolicy, Limits
@@ -44,11 +43,13 @@ def supervising(directory: Path, alteration: str = WITHOUT_GROUPS) -> Iterator[S
     """A supervisor with a root in `directory`, whose keepers begin with `alteration`: Python that changes their code."""
     program = directory / "keepers.py"
     program.write_text(_PROGRAM.format(alteration=alteration))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(zygotes, "_PROGRAM", program)
+    usual, zygotes._PROGRAM = zygotes._PROGRAM, program
+    try:
         with Supervisor(directory / "root") as supervisor:
             supervisor._zygotes.get(identity(directory).command_owner())
             yield supervisor
+    finally:
+        zygotes._PROGRAM = usual
 
 
 def until(condition: Any, seconds: float = LONG_SECONDS) -> Any:

@@ -344,13 +344,16 @@ BOMBS = {"shell": "bomb() { bomb | bomb & }; bomb; sleep 30", "sessions": "while
 @pytest.mark.alone
 @pytest.mark.requires_ability("own_proc", "pidfd")
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_fork_storm_is_pids_limited(pid_box: Callable[..., boxes.Finished], workspace: Path, mode: str, bomb: str) -> None:
+@pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.deep)])
+def test_a_fork_storm_is_pids_limited(
+    pid_box: Callable[..., boxes.Finished], workspace: Path, mode: str, bomb: str, rounds: int
+) -> None:
     program = hosts.program_text(
         """
         from fable_exec.policy import Limits
         runner = new_runner(Path(sys.argv[1]), sys.argv[2], Limits(processes=100))
         found = []
-        for _ in range(3):
+        for _ in range(int(sys.argv[4])):
             outcome = runner.run(shell(sys.argv[3], timeout_seconds=30))
             after = runner.run(shell("for i in 1 2 3; do sleep 0 & done; wait; echo fine"))
             found.append([outcome.ended_by.value, outcome.peak_processes > 100,
@@ -361,11 +364,11 @@ def test_a_fork_storm_is_pids_limited(pid_box: Callable[..., boxes.Finished], wo
         """
     )
     environment = {**os.environ, "PYTHONPATH": str(hosts.PROJECT), "ANSWER": "1"}
-    argv = [sys.executable, "-c", program, str(workspace), mode, BOMBS[bomb]]
+    argv = [sys.executable, "-c", program, str(workspace), mode, BOMBS[bomb], str(rounds)]
     done = pid_box(argv, timeout=100, max_pids=1400, env=environment)
     assert done.returncode == 0, done.stderr
     found, left = json.loads(done.stdout)
-    assert found == [["pids_limited", True, True, "fine\n"]] * 3
+    assert found == [["pids_limited", True, True, "fine\n"]] * rounds
     assert left == []
 
 
