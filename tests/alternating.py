@@ -53,17 +53,18 @@ SAME_FOR_EVERY_USER = frozenset(
     assurance/test_reach.py assurance/test_replays.py attest audit/test_lines.py audit/test_log.py
     audit/test_lost_lines.py audit/test_shared_log.py audit/test_torn_lines.py audit/test_verify.py
     benchmarks/test_leaks.py benchmarks/test_measuring.py benchmarks/test_supervision_scale.py broker/test_background.py
-    broker/test_dropped_handles.py broker/test_environment.py
-    broker/test_soak.py broker/test_surroundings.py cli/test_assurance.py cli/test_attest.py cli/test_commands.py
-    cli/test_digest.py cli/test_endings.py cli/test_exits.py cli/test_interruptions.py cli/test_notes.py
-    cli/test_proof.py cli/test_run.py cli/test_seatbelt.py cli/test_supervise.py cli/test_supervise_boundaries.py
-    cli/test_supervise_tutorial.py cli/test_words.py client/test_clients.py client/test_conversation.py
-    client/test_forked_copies.py client/test_odd_hosts.py confine/test_bpf.py confine/test_filters.py
-    confine/test_observing.py confine/test_plans.py confine/test_seccomp.py deadline/test_cancel_file.py
-    deadline/test_endings.py deadline/test_library.py deadline/test_reference.py deadline/test_signals.py
-    deadline/test_streams.py deadline/test_terms.py decision executions frames keypairs laterfiles/test_gitconfig.py
-    lifecycle outcome policy procident/test_compare.py procident/test_tokens.py project/test_abilities.py
-    project/test_architecture.py project/test_field_reports.py project/test_reference.py project/test_turns.py proofbind
+    broker/test_dropped_handles.py broker/test_environment.py broker/test_soak.py broker/test_surroundings.py
+    cli/test_assurance.py cli/test_attest.py cli/test_commands.py cli/test_digest.py cli/test_endings.py
+    cli/test_exits.py cli/test_interruptions.py cli/test_notes.py cli/test_proof.py cli/test_run.py cli/test_seatbelt.py
+    cli/test_supervise.py cli/test_supervise_boundaries.py cli/test_supervise_tutorial.py cli/test_words.py
+    client/test_clients.py client/test_conversation.py client/test_forked_copies.py client/test_odd_hosts.py
+    confine/test_bpf.py confine/test_filters.py confine/test_observing.py confine/test_plans.py confine/test_seccomp.py
+    deadline/test_cancel_file.py deadline/test_endings.py deadline/test_library.py deadline/test_reference.py
+    deadline/test_signals.py deadline/test_streams.py deadline/test_terms.py decision executions frames keypairs
+    laterfiles/test_gitconfig.py lifecycle outcome policy procident/test_compare.py procident/test_tokens.py
+    project/test_abilities.py project/test_alternating.py project/test_architecture.py project/test_bounds.py
+    project/test_field_reports.py project/test_reference.py
+    project/test_tools.py::test_the_running_interpreters_version_is_among_those_found project/test_turns.py proofbind
     protocol providers runner/test_tree_shapes.py::test_a_broker_in_a_process_of_its_own_does_the_same
     seatbelt/test_arming.py seatbelt/test_boundary.py seatbelt/test_evaluator.py seatbelt/test_profiles.py
     server/test_options.py server/test_outbox.py server/test_program.py server/test_session.py

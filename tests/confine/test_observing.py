@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import functools
 from typing import Any, get_args
 
 import attrs
@@ -69,19 +70,20 @@ def program_of(found: Plan) -> Program:
     return program.bind({LAUNCHER_PID: 4711, LAUNCHER_GROUP: -4000, LAUNCHER_KEY: KEY})
 
 
-PAIRS = {
-    case: (program_of(plan(*case)), program_of(plan(*case, notify=errno.ENOSYS)), plan(*case).observer) for case in CASES
-}  # the observed program, the one without, what the observer is told
+@functools.cache
+def pair(case: tuple[Any, ...]) -> tuple[Program, Program, Any]:
+    """The observed program, the one without, what the observer is told."""
+    return program_of(plan(*case)), program_of(plan(*case, notify=errno.ENOSYS)), plan(*case).observer
 
 
 def both(case: tuple[Any, ...], number: int, arguments: tuple[int, ...]) -> tuple[Action, Action]:
-    shown, silent, _ = PAIRS[case]
+    shown, silent, _ = pair(case)
     return simulate(shown, case[3], number, arguments), simulate(silent, case[3], number, arguments)
 
 
 def assert_as_strict(case: tuple[Any, ...], number: int, arguments: tuple[int, ...]) -> None:
     """The observed program answers as the other; what it leaves to the observer the observer is told to answer so."""
-    told = PAIRS[case][2]
+    told = pair(case)[2]
     assert told is not None
     action, without = both(case, number, arguments)
     if action.verdict is not Verdict.NOTIFY:
