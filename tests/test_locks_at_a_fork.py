@@ -284,7 +284,8 @@ def test_a_block_that_forks_is_left_in_both_processes() -> None:
 
 @pytest.mark.requires_ability("confinement")
 @pytest.mark.alone
-def test_children_of_a_busy_host_are_never_held_up(workspace: Path) -> None:
+@pytest.mark.parametrize("children", [6, pytest.param(60, marks=pytest.mark.deep)])
+def test_children_of_a_busy_host_are_never_held_up(workspace: Path, children: int) -> None:
     """Forks at any moment of what four threads do, with no lock held on purpose."""
     (workspace / "file").write_text("text")
     (workspace / "file").chmod(0o600)
@@ -309,7 +310,7 @@ def test_children_of_a_busy_host_are_never_held_up(workspace: Path) -> None:
                 broker.close()
                 return len(done)
 
-            assert [in_a_child(everything) for _ in range(12)] == ["4"] * 12
+            assert [in_a_child(everything) for _ in range(children)] == ["4"] * children
         finally:
             enough.set()
             for thread in threads:
