@@ -69,10 +69,20 @@ def made(
     return job
 
 
-def exec_failed(stage: str, number: int, what: str) -> LaunchFailed:
-    """The event that tells of a step of the launch."""
+def exec_failed(stage: str, number: int, what: str, program: str = "") -> LaunchFailed:
+    """The event that tells of a step of the launch; `program` is the path of what was to be executed."""
+    if stage == "exec" and program:
+        what = _what_it_lacks(program)
     why = f"{errno.errorcode.get(number, number)}: {os.strerror(number)}" if number else "failed"
     return LaunchFailed(f"{stage}: {why}{f' ({what})' if what else ''}", number if stage in ("exec", "executable") else None)
+
+
+def _what_it_lacks(program: str) -> str:
+    """The kernel only knows the descriptor that it was executed by, and says the same of a program and of its interpreter."""
+    from fable_exec.runtimes import what_is_missing  # only who could not start has memory for it
+
+    lacks = what_is_missing(program)
+    return f"{program}: {lacks}" if lacks else program
 
 
 def usage_told(message: dict[str, Any], job: Job) -> Usage:

@@ -34,7 +34,8 @@ def gate_answered(course: Course) -> None:
     if failure is None:
         course.reply.tell(Answered(answer=Answer.KEPT))
     else:
-        course.happen(exec_failed(failure.stage, failure.number, failure.what))
+        program = course.request.command["executable"]["path"]
+        course.happen(exec_failed(failure.stage, failure.number, failure.what, program))
 
 
 def _init_spoke(course: Course) -> None:

@@ -111,6 +111,10 @@ def _without_first_line(directory: Path) -> Path:
     return make_executable(directory / "script", b"echo no interpreter is named\n")
 
 
+def _windows_line_ends(directory: Path) -> Path:
+    return make_executable(directory / "script", b"#!/bin/sh\r\necho\r\n")
+
+
 def _no_program(directory: Path) -> Path:
     return make_executable(directory / "garbage", b"\x7fELF and no more")
 
@@ -120,15 +124,18 @@ def _interpreter_that_cannot_be_executed(directory: Path) -> Path:
     return make_executable(directory / "script", f"#!{directory}/plain\n".encode())
 
 
-NOT_STARTED: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "missing": (_absent, "executable: ENOENT"),
-    "not executable": (_not_executable, "executable: EACCES"),
-    "a directory": (_directory, "executable: EACCES"),
-    "an interpreter that is missing": (_without_interpreter, "exec: ENOENT"),
-    "an interpreter that is not executable": (_interpreter_that_cannot_be_executed, "exec: EACCES"),
-    "a script that names none": (_without_first_line, "exec: ENOEXEC"),
-    "no program of this machine": (_no_program, "exec: ENOEXEC"),
-}
+NOT_STARTED: dict[str, tuple[Callable[[Path], Path], str, str]] = {
+    "missing": (_absent, "executable: ENOENT", "/absent"),
+    "not executable": (_not_executable, "executable: EACCES", "/plain"),
+    "a directory": (_directory, "executable: EACCES", "/directory"),
+    "an interpreter that is missing": (
+        _without_interpreter, "exec: ENOENT", "/script: its #! line names the interpreter '/absent/interpreter'",
+    ),
+    "an interpreter that is not executable": (_interpreter_that_cannot_be_executed, "exec: EACCES", "which is no program"),
+    "line ends as on Windows": (_windows_line_ends, "exec: ENOENT", "/script: its first line ends as on Windows"),
+    "a script that names none": (_without_first_line, "exec: ENOEXEC", "/script: it is no program, and no script either"),
+    "no program of this machine": (_no_program, "exec: ENOEXEC", "/garbage"),
+}  # fmt: skip
 
 
 def assert_never_ran(execution: Any, error: str) -> None:
@@ -140,9 +147,11 @@ def assert_never_ran(execution: Any, error: str) -> None:
 
 @pytest.mark.parametrize("name", NOT_STARTED)
 def test_what_cannot_be_executed_is_told_by_stage_and_errno(scene: Scene, name: str) -> None:
-    make, error = NOT_STARTED[name]
+    make, error, lacks = NOT_STARTED[name]
     program = str(make(scene.workspace))
-    assert_never_ran(scene.run(program, more_programs=("sh",)), error)
+    execution = scene.run(program, more_programs=("sh",))
+    assert_never_ran(execution, error)
+    assert lacks in execution.document["launch_error"] and "/proc/self/fd" not in execution.document["launch_error"]
 
 
 def test_a_program_that_is_being_written_is_told_as_busy(scene: Scene) -> None:
