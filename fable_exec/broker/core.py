@@ -28,6 +28,7 @@ from fable_exec.broker.files import FileWork
 from fable_exec.broker.gate import Gate
 from fable_exec.broker.holdings import Holdings
 from fable_exec.broker.later import LaterDoor
+from fable_exec.broker.lookalikes import telling_what_looks_alike
 from fable_exec.broker.paths import DoorPaths
 from fable_exec.broker.recording import Operation, Recorder, told_of
 from fable_exec.broker.started import StartedCommand
@@ -147,7 +148,8 @@ class ExecutionBroker(BlockingCalls):
         with self.operation(request) as operation:
             if on_event is not None and isinstance(request, ExecuteCommand):
                 return self._execute_streaming(request, operation, on_event)
-            result = _ACTS[type(request)](self)(request, operation)
+            with telling_what_looks_alike(self._workspace):
+                result = _ACTS[type(request)](self)(request, operation)
             if operation.is_recorded and not isinstance(result, StartResult):  # that one is over when its command is
                 operation.done(told_of(result))
             return result

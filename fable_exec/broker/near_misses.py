@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["near_miss"]
+__all__ = ["near_miss", "one_form"]
 
 _MOST_BYTES = 2 * 1024 * 1024
 """More is not looked through a second time."""
@@ -30,7 +30,7 @@ def _miss(content: bytes, wanted: bytes) -> str:
     text, wanted_text = _decoded(content), _decoded(wanted)
     if text is None or wanted_text is None:
         return "; the file is not UTF-8: give the bytes" if text is None else ""
-    if _one_form(wanted_text) in _one_form(text):
+    if one_form(wanted_text) in one_form(text):
         return "; it is in other Unicode characters that look alike: give them as the file has them"
     return ""
 
@@ -43,7 +43,8 @@ def _one_space(data: bytes) -> bytes:
     return b" ".join(data.split())
 
 
-def _one_form(text: str) -> str:
+def one_form(text: str) -> str:
+    """`text` with one kind of space, quote and dash, in one normal form: what looks alike is equal."""
     return " ".join(unicodedata.normalize("NFKC", text).translate(_PLAIN_PUNCTUATION).split())
 
 

@@ -14,6 +14,7 @@ from fable_exec.policy import PathRules
 __all__ = ["DoorPaths"]
 
 _HOST = PathProfile.host()
+_MOST_ADVISED = 255
 
 
 class DoorPaths:
@@ -30,7 +31,7 @@ class DoorPaths:
 
     def existing(self, text: str) -> WorkspacePath:
         """The path of something that should be there. Raises PathDenied."""
-        return WorkspacePath.parse(self._with_separators(text), _HOST, self._rules.protected)
+        return self._parsed(self._with_separators(text), _HOST)
 
     def written(self, text: str) -> WorkspacePath:
         """The path of something that is replaced or comes into being. Raises PathDenied.
@@ -39,7 +40,7 @@ class DoorPaths:
         """
         text = self._with_separators(text)
         try:
-            return WorkspacePath.parse(text, PathProfile.PORTABLE, self._rules.protected)
+            return self._parsed(text, PathProfile.PORTABLE)
         except PathDenied as refusal:
             path = self._acceptable_here(text)
             if path is None or not self._creates_portable_names(path):
@@ -59,6 +60,15 @@ class DoorPaths:
             self.check_name(found.path.name)
         if walk.truncated or walk.skipped:
             raise denied("protected-name", str(path), "the tree is too large, or not readable, to prove that it holds none")
+
+    def _parsed(self, text: str, profile: PathProfile) -> WorkspacePath:
+        try:
+            return WorkspacePath.parse(text, profile, self._rules.protected)
+        except PathDenied as refusal:
+            below = text.removeprefix(f"{self._workspace.path}/") if refusal.reason == "absolute" else text
+            if below == text:
+                raise
+            raise denied("absolute", text, f"use {below.lstrip('/')[:_MOST_ADVISED] or '.'!r} if that is what is meant") from None
 
     def _with_separators(self, text: str) -> str:
         if "\\" not in text or self._rules.backslash == "literal":

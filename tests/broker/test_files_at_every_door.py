@@ -91,6 +91,43 @@ def test_an_edit_that_finds_no_place_says_what_differs_and_changes_nothing(door:
     assert (workspace / "a").read_bytes() == content
 
 
+LOOKALIKES = {
+    "a narrow no-break space, as in screenshots of macOS": ("shot 1\u202fPM.png", "shot 1 PM.png"),
+    "a no-break space": ("v\u00a013.png", "v 13.png"),
+    "decomposed": ("cafe\u0301", "caf\u00e9"),
+    "a curly quote": ("d\u2019e", "d'e"),
+    "other case": ("Readme.MD", "README.md"),
+    "a directory on the way": ("A b/file", "a\u00a0b/file"),
+}
+
+
+@pytest.mark.parametrize("case", LOOKALIKES)
+def test_a_name_that_is_not_there_is_told_with_the_one_that_looks_alike_which_is_not_taken(
+    door: Any, workspace: Path, case: str
+) -> None:
+    there, asked = LOOKALIKES[case]
+    (workspace / there).parent.mkdir(exist_ok=True)
+    (workspace / there).write_text("text")
+    (workspace / there).chmod(0o600)
+    if (workspace / asked).exists():
+        pytest.skip("this file system takes the names for one")
+    for act in (door.inspect_files, door.stat_path, door.remove_path):
+        with pytest.raises(PathNotFound) as caught:
+            act(asked)
+        assert caught.value.path == asked and f"{there!a} is there, which looks alike" in str(caught.value)
+    with pytest.raises(PathNotFound, match="nothing has that name") as caught:
+        door.inspect_files("nothing like it")
+    assert "alike" not in str(caught.value)
+
+
+def test_of_two_names_that_look_alike_none_is_told(door: Any, workspace: Path) -> None:
+    for name in ("a\u00a0b", "a\u202fb"):
+        (workspace / name).write_text("")
+    with pytest.raises(PathNotFound) as caught:
+        door.inspect_files("a b")
+    assert "alike" not in str(caught.value)
+
+
 def test_an_edit_keeps_every_line_end_and_byte_that_it_does_not_name(door: Any, workspace: Path) -> None:
     (workspace / "a").write_bytes(b"\xef\xbb\xbfone\r\ntwo\nthree\rfour \xff\0\r\n")
     (workspace / "a").chmod(0o600)

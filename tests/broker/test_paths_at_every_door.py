@@ -91,3 +91,15 @@ def test_what_is_not_there_and_what_is_something_else_are_facts_with_their_built
         with pytest.raises(kind) as caught:
             asked()
         assert isinstance(caught.value, builtin)
+
+
+def test_an_absolute_path_below_the_workspace_is_refused_with_the_one_to_use(door: Any, workspace: Path) -> None:
+    (workspace / "a").mkdir()
+    for asked, advised in ((f"{workspace}/a/f", "'a/f'"), (f"{workspace}//a", "'a'"), (f"{workspace}/", "'.'")):
+        for act in (door.inspect_files, door.make_directory):
+            with pytest.raises(PathDenied) as caught:
+                act(asked)
+            assert caught.value.reason == "absolute" and str(caught.value).endswith(f"use {advised} if that is what is meant")
+    with pytest.raises(PathDenied) as caught:
+        door.inspect_files(f"{workspace}-beside/a")
+    assert str(caught.value).endswith("name the file relative to the workspace")
