@@ -10,27 +10,20 @@ import asyncio
 import errno
 import os
 import shutil
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Literal, TypeVar
+from collections.abc import AsyncGenerator, Mapping
+from typing import Literal, TypeVar
 
 import attrs
 
 from fable_exec import writelock
+from fable_exec.adapters.following import OnWorkspaceEvent, WorkspaceListener, end_and_wait, to_its_end
 from fable_exec.adapters.globbing import PathPattern
 from fable_exec.adapters.launching import launch_spec
 from fable_exec.adapters.shelltext import shell_command
 from fable_exec.adapters.statuses import Completed, completed, refused
-from fable_exec.adapters.values import (
-    CommandDenial,
-    CommandFinished,
-    CommandOutput,
-    CommandStarted,
-    GlobResult,
-    LaunchSpec,
-    RunRequest,
-    WorkspaceEvent,
-)
+from fable_exec.adapters.values import GlobResult, LaunchSpec, RunRequest, WorkspaceEvent
 from fable_exec.adapters.views import View, WorkspaceView
+from fable_exec.adapters.walking import find_paths
 from fable_exec.calls import AsyncCalls
 from fable_exec.calls.building import expect
 from fable_exec.calls.listening import check_listener
@@ -48,17 +41,14 @@ from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import (
     AppendResult,
     CommandResult,
-    Event,
     ExecuteCommand,
     InspectResult,
     ListResult,
     MakeDirectoryResult,
     MoveResult,
-    Output,
     ProbeResult,
     RemoveResult,
     SearchResult,
-    Started,
     StatResult,
     WriteResult,
     rules,
@@ -67,12 +57,9 @@ from fable_exec.writelock import WriteLock
 
 __all__ = ["AgentWorkspace"]
 
-OnWorkspaceEvent = Callable[[WorkspaceEvent], object]
-_T = TypeVar("_T")
 _OfPath = TypeVar("_OfPath", AppendResult, InspectResult, ListResult, MakeDirectoryResult, RemoveResult, StatResult, WriteResult)
 
 _MAX_GLOB_MATCHES = 1000
-_MAX_GLOB_DIRECTORIES = 5000
 
 
 class AgentWorkspace:
@@ -120,10 +107,10 @@ class AgentWorkspace:
         """
         check_listener(on_event)
         wire = await self._command_of(request, stream=on_event is not None)
-        listener = None if on_event is None else _Listener(on_event)
+        listener = None if on_event is None else WorkspaceListener(on_event)
         try:
             result = expect(
-                await _to_its_end(self._broker.perform(wire, None if listener is None else listener.hear)), CommandResult
+                await to_its_end(self._broker.perform(wire, None if listener is None else listener.hear)), CommandResult
             )
         except ExecutableDenied as refusal:
             raise _as_missing(refusal, wire.command[0], self.policy) or refusal from None
@@ -160,7 +147,7 @@ class AgentWorkspace:
                     yield coming.result()
             running.result()
         finally:
-            await _ended(running)
+            await end_and_wait(running)
 
     def launch(
         self,
@@ -284,11 +271,8 @@ class AgentWorkspace:
         """
         wanted = PathPattern.parse(pattern)
         limit = min(_MAX_GLOB_MATCHES, _MAX_GLOB_MATCHES if max_matches is None else rules.count(max_matches, "max_matches"))
-        start = self._view.inner(path)
-        first = await self._broker.list_directory(start)
-        walk = _GlobWalk(self._broker, wanted, limit)
-        await walk.go(first.path, first)
-        return GlobResult(matches=tuple(sorted(self._view.outer(each) for each in walk.matches)), truncated=walk.truncated)
+        found = await find_paths(self._broker, wanted, self._view.inner(path), limit)
+        return attrs.evolve(found, matches=tuple(map(self._view.outer, found.matches)))
 
     async def grep(
         self,
@@ -329,103 +313,6 @@ class AgentWorkspace:
     def _named(self, result: _OfPath) -> _OfPath:
         """The result with the view's name for its path."""
         return attrs.evolve(result, path=self._view.outer(result.path))
-
-
-class _Listener:
-    """Turns a broker's events into those of a workspace, and counts where in its stream a piece of output stands."""
-
-    def __init__(self, on_event: OnWorkspaceEvent) -> None:
-        self._on_event = on_event
-        self._offsets = {"stdout": 0, "stderr": 0}
-
-    async def hear(self, event: Event) -> None:
-        if isinstance(event, Started):
-            await self._tell(CommandStarted())
-        elif isinstance(event, Output):
-            offset = self._offsets[event.stream]
-            self._offsets[event.stream] += len(event.data)
-            await self._tell(CommandOutput(event.stream, event.data, offset))
-
-    async def finish(self, result: CommandResult) -> None:
-        for denial in result.denials:
-            await self._tell(CommandDenial(denial))
-        await self._tell(CommandFinished(result))
-
-    async def _tell(self, event: WorkspaceEvent) -> None:
-        told = self._on_event(event)
-        if isinstance(told, Awaitable):
-            await told
-
-
-@attrs.define
-class _GlobWalk:
-    """One search for paths, directory by directory, through the broker's door."""
-
-    broker: AsyncCalls
-    pattern: PathPattern
-    limit: int
-    matches: list[str] = attrs.field(factory=list)
-    truncated: bool = False
-    _looked_at: int = 0
-
-    async def go(self, start: str, listing: ListResult) -> None:
-        waiting: list[tuple[str, ...]] = await self._take(start, (), listing)
-        while waiting and not self.truncated:
-            names = waiting.pop()
-            self._looked_at += 1
-            if self._looked_at >= _MAX_GLOB_DIRECTORIES:
-                self.truncated = True
-                return
-            try:
-                found = await self.broker.list_directory(_joined(start, names))
-            except FableExecError:
-                continue  # gone since, unreadable, or protected
-            waiting += await self._take(start, names, found)
-
-    async def _take(self, start: str, names: tuple[str, ...], listing: ListResult) -> list[tuple[str, ...]]:
-        """Note what fits in one directory; the directories in it that are worth a look."""
-        self.truncated = self.truncated or listing.truncated
-        deeper = []
-        for entry in listing.entries:
-            below = (*names, entry.name)
-            if self.pattern.fits(below):
-                if len(self.matches) == self.limit:
-                    self.truncated = True
-                    return []
-                self.matches.append(_joined(start, below))
-            if entry.kind == "directory" and self.pattern.leads_on(below):
-                deeper.append(below)
-        return deeper
-
-
-def _joined(start: str, names: tuple[str, ...]) -> str:
-    return "/".join(names if start == "." else (start, *names))
-
-
-async def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
-    """Await `work` as a task of its own. Scopes of anyio cancel again at every await, also at those that clean up; they do not
-    reach it, and it is waited for until its command has ended."""
-    running = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await _ended(running)
-        raise
-
-
-async def _ended(running: asyncio.Future[Any]) -> None:
-    """End a command's task and wait for its end, also while we are being cancelled ourselves."""
-    running.cancel()
-    cancelled: asyncio.CancelledError | None = None
-    while not running.done():
-        try:
-            await asyncio.wait({running})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if not running.cancelled():
-        running.exception()  # told already, or of nobody's interest any more
-    if cancelled is not None:
-        raise cancelled
 
 
 def _as_missing(refusal: ExecutableDenied, program: str, policy: BrokerPolicy) -> LaunchFailed | None:
