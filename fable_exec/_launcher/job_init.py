@@ -18,9 +18,9 @@ from .ending import end_children, signal_everybody, stop_children, terminate_tre
 from .gate import fork_at_gate
 from .job_leader import Leader, fault, report
 from .linuxos import has_children, pidfd_open
-from .places import Usage, child_bell, ended_children
 from .proctree import Member, list_members, members_below, pids_below
 from .readiness import Readiness
+from .reaping import Usage, child_bell, ended_children
 from .spawn import Streams
 from .typed import Any, NoReturn
 from .watching import ProcessFiles, Watch

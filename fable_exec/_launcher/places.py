@@ -12,26 +12,23 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import chain
 
 from . import kernel, kernel_confine, wire
-from .ending import end_children, signal_everybody, stop_children
+from .ending import end_children, stop_children
 from .leaders import Leaders
-from .linuxos import has_children, pipe_unblocking
-from .proctree import Member, list_members, members_below, pids_below
+from .linuxos import has_children
+from .proctree import Member, members_below, pids_below
+from .reaping import Usage, child_bell, ended_children, reap_exited
 from .spawn import SpawnFailed
 from .typed import NamedTuple, Protocol
 from .watching import ProcessFiles
 
-_SIGKILL, _SIGSTOP = int(signal.SIGKILL), int(signal.SIGSTOP)
+_SIGKILL = int(signal.SIGKILL)
 _PROOF_SECONDS = 2.0
 _BELL_BYTES = 4096
 _NUMBERS_PAUSES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02)
-
-
-Usage = tuple[float, float, int]
-"""User seconds, system seconds, peak resident KiB."""
 
 
 class PlaceLost(Exception):
@@ -80,33 +77,6 @@ class Place(Protocol):
 
     def identity(self) -> int:
         """The number by which the observer of refusals tells the command in here from others."""
-
-
-def wait_usage(pid: int, options: int = 0) -> tuple[int, int, Usage]:
-    """wait4(2) with the three figures that are reported."""
-    found, status, usage = os.wait4(pid, options)
-    return found, status, (usage.ru_utime, usage.ru_stime, usage.ru_maxrss)
-
-
-def ended_children() -> Iterator[tuple[int, int, Usage]]:
-    """Reap every child that has ended, without waiting: number, wait status and usage of each."""
-    while True:
-        try:
-            pid, status, usage = wait_usage(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        # A child that asked to be traced by its parent also reports its stops here (ptrace(2), PTRACE_TRACEME).
-        if not os.WIFSTOPPED(status):
-            yield pid, status, usage
-
-
-def reap_exited(pid: int) -> tuple[int, Usage] | None:
-    """Reap our exited child `pid` without blocking: a zombie that somebody traces is not ours until the tracer is gone."""
-    found, status, usage = wait_usage(pid, os.WNOHANG)
-    # One that asked to be traced by its parent is told of here whenever it stops (ptrace(2), PTRACE_TRACEME).
-    return (status, usage) if found and not os.WIFSTOPPED(status) else None
 
 
 class Slot:
@@ -339,66 +309,3 @@ def _when_numbers_are_free(execute: Callable[[], int]) -> int:
                 raise
         time.sleep(pause)
     return execute()
-
-
-def child_bell() -> int:
-    """A descriptor that is readable when a child has died (SIGCHLD; only for a process of our own)."""
-    reading, writing = pipe_unblocking()
-    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, _notice)
-    return reading
-
-
-def _notice(number: int, frame: object) -> None:
-    """Nothing: that the signal is taken note of wakes the loop."""
-
-
-def serve_slot(channel: socket.socket) -> None:
-    """The life of a slot's init: answer "ask" and "end" until the channel closes. Runs as process 1 of the slot.
-
-    With SIGCHLD ignored the kernel reaps; a wait that answers "no child" then proves that nothing descends from the init any
-    more. That nothing else is left is proved by a signal that finds nobody.
-    """
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while True:
-        try:
-            word, _ = wire.receive(channel)
-            if word == "ask" and _no_child(os.WNOHANG) and _is_alone():
-                report = Report(empty=True, members=[])
-            else:
-                report = _look_or_end(word)
-            wire.send(channel, {"empty": report.empty, "alone": _is_alone(), "members": report.members})
-        except wire.PeerGone:
-            return
-
-
-def _look_or_end(word: str) -> Report:
-    if word == "ask":
-        return Report(empty=False, members=[])
-    # At rest a tree can be listed although it hops from process to process, and leaves the processor to the listing.
-    signal_everybody(_SIGSTOP)
-    members = _members_of_slot(without_leader=word == "end")
-    signal_everybody(_SIGKILL)
-    return Report(empty=_no_child(0), members=members)
-
-
-def _is_alone() -> bool:
-    """Whether the init is the only process of its slot; a zombie counts until it is reaped."""
-    return not signal_everybody(0)
-
-
-def _members_of_slot(*, without_leader: bool) -> list[Member]:
-    # The parent of the leader and of its siblings is outside the namespace, and shows as 0. The leader came first.
-    members = [member for member in list_members() if member.pid != 1]
-    leader = min((member.pid for member in members if member.parent == 0), default=0) if without_leader else 0
-    return [member for member in members if member.pid != leader]
-
-
-def _no_child(options: int) -> bool:
-    """Whether this process has no child. Without WNOHANG it waits until that is so."""
-    try:
-        while os.waitpid(-1, options)[0] != 0:
-            continue
-    except ChildProcessError:
-        return True
-    return False

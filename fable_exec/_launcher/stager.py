@@ -16,9 +16,9 @@ from functools import partial
 from . import kernel, steps, wire
 from .linuxos import pidfd_open
 from .pins import Pins, Refused
-from .places import serve_slot
 from .readiness import Readiness
 from .refusals import Ledger, answer_to_take
+from .slot_init import serve_slot
 from .typed import Any, NoReturn
 
 _PREPARE_MILLISECONDS = 10_000

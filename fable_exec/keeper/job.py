@@ -17,7 +17,7 @@ from fable_exec._launcher import wire
 from fable_exec._launcher.ending import end_children
 from fable_exec._launcher.gate import answered, open_gate
 from fable_exec._launcher.linuxos import pidfd_send_signal
-from fable_exec._launcher.places import ended_children
+from fable_exec._launcher.reaping import ended_children
 from fable_exec._launcher.spawn import SpawnFailed
 from fable_exec._sys import processes
 from fable_exec.keeper.leaf import Leaf
