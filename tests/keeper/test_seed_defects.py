@@ -233,11 +233,11 @@ def take_answer(self):
 job.Job.take_answer = take_answer
 """
 _REAPS_THE_LEADER = """
-from fable_exec._launcher import job_init
+from fable_exec._launcher import job_init, reaping
 def take_zombies(self):
     if not self._leader:
         return None
-    pid, status, usage = job_init.wait_usage(self._leader, 1)
+    pid, status, usage = reaping.wait_usage(self._leader, 1)
     if pid:
         self._leader = 0
         return status, usage
