@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -225,6 +225,13 @@ def _fields(pid: int | str) -> list[str]:
         return ["gone"] * 20
 
 
+def _comes(condition: Callable[[], bool], seconds: float) -> bool:
+    give_up_at = time.monotonic() + seconds
+    while not (has_come := condition()) and time.monotonic() < give_up_at:
+        time.sleep(0.01)
+    return has_come
+
+
 def tell_zombies(rung: str, alteration: str) -> NoReturn:
     """Print how many of three hundred orphans that died at once still lie about, when their job has gone on for long.
 
@@ -235,20 +242,16 @@ def tell_zombies(rung: str, alteration: str) -> NoReturn:
         os.chmod(directory, 0o700)
         scene = _scene(supervisor, Path(directory), rung)
         execution = scene.python(program, stop_grace_seconds=0)
-        give_up_at = time.monotonic() + 20
-        while b"go" not in log(execution) and time.monotonic() < give_up_at:  # a flood may keep it from forking
-            time.sleep(0.01)
+        _comes(lambda: b"go" in log(execution), 5.0)  # a flood may keep it from forking
         init = str(init_of(execution))
 
         def left() -> int:
             return sum(_fields(pid)[:2] == ["Z", init] for pid in os.listdir("/proc") if pid.isdigit())
 
-        least, give_up_at = left(), time.monotonic() + 3
-        while least and time.monotonic() < give_up_at:
-            time.sleep(0.01)
-            if (now := left()) < least:
-                least, give_up_at = now, time.monotonic() + 3
-        print(least, flush=True)
+        before = MAX_PIDS
+        while not _comes(lambda: not left(), 3.0) and (now := left()) < before:  # on a busy machine they become fewer
+            before = now
+        print(left(), flush=True)
         os._exit(0)
 
 

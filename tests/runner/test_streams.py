@@ -42,10 +42,10 @@ def test_up_to_the_cap_nothing_is_lost(runner: Runner, cap: int, more: int, limi
 
 @pytest.mark.parametrize("cap", [1, 2, 100, 65536, 200_000])
 def test_one_byte_over_the_cap_ends_or_cuts(runner: Runner, cap: int) -> None:
-    program = shell(f"head -c {cap} /dev/zero; printf x; sleep 20", max_output_bytes=cap)
+    program = shell(f"head -c {cap} /dev/zero; printf x; sleep 60", max_output_bytes=cap)
     killed = runner.run(program)
     assert (killed.ended_by, killed.stdout.raw, killed.stdout.total_bytes) == (EndedBy.OUTPUT_LIMITED, bytes(cap), cap + 1)
-    assert killed.duration_seconds < 10
+    assert killed.duration_seconds < 30
     cut = runner.run(shell(f"head -c {cap} /dev/zero; printf x", max_output_bytes=cap, on_output_limit="truncate"))
     assert (ending(cut), cut.output_limited, cut.stdout.omitted_bytes) == (("exited", 0, None), True, 1)
     assert len(cut.stdout.raw) == cap and (cap == 1 or cut.stdout.raw.endswith(b"x"))

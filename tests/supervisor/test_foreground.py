@@ -176,7 +176,7 @@ def test_a_reader_that_goes_away_ends_nothing(run: Any) -> None:
 
 
 def test_its_own_death_ends_no_job(run: Any, jobs: Jobs) -> None:
-    one = run("bash", "-c", "sleep 0.5; exit 8")
+    one = run("bash", "-c", "sleep 1.5; exit 8")
     one.running()
     one.process.kill()
     assert one.ended().exit_code == 8
