@@ -28,6 +28,7 @@ HERE = Path(__file__).resolve().parent
 NAMES = (
     "execute", "in_flight", "big_host", "output", "probe", "write_frame", "write_file", "inspect_file", "frames", "startup",
     "protocol", "path_safety", "filters", "confined", "pins", "durable_state", "supervision", "tree_digests", "assurance",
+    "decisions",
 )  # fmt: skip
 
 

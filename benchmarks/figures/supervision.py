@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import raw
-from benchmarks.figure import MILLISECONDS, Figure, at_most
+from benchmarks.figure import MILLISECONDS, Figure, at_most, times
 from benchmarks.measuring import Contestant, Samples, interleaved
 from benchmarks.setting import Setting
 from benchmarks.supervision.looking import await_end, await_replaced, children, processor_seconds, watched
@@ -44,6 +44,7 @@ def measure(setting: Setting) -> list[Figure]:
         return [
             *_overhead(setting, supervised),
             _exit_to_record(setting, supervised),
+            _exit_to_wait(setting, supervised),
             _stop_to_signal(setting, supervised),
             _stop_to_end(setting, supervised),
             _idle(setting, supervised),
@@ -63,6 +64,14 @@ class _Supervised:
     def start_elsewhere(self, *argv: str) -> Execution:
         """In a workspace of its own, beside the others."""
         return self.supervisor.start(ExecutionSpec(argv=argv, workspace=self._setting.workspace()))
+
+    def about_to_end(self) -> tuple[Execution, int]:
+        """A `cat` that ends when the descriptor is closed: that moment is ours to choose."""
+        fifo = self.fifo("go")
+        execution = self.start("cat", "go")
+        go = os.open(fifo, os.O_WRONLY)
+        time.sleep(0.005)  # what has to be done after the start is done
+        return execution, go
 
     def fifo(self, name: str) -> Path:
         path = self.workspace / name
@@ -139,14 +148,10 @@ def _clocked(name: str, act: Callable[[], object]) -> Contestant:
 
 
 def _exit_to_record(setting: Setting, supervised: _Supervised) -> Figure:
-    """`cat` ends at the end of what it reads: that moment is ours to choose."""
     to_lock: list[float] = []
 
     def ours() -> float:
-        fifo = supervised.fifo("go")
-        execution = supervised.start("cat", "go")
-        go = os.open(fifo, os.O_WRONLY)
-        time.sleep(0.005)  # what has to be done after the start is done
+        execution, go = supervised.about_to_end()
         with watched(execution.directory) as instance:
             start = time.perf_counter()
             os.close(go)
@@ -163,6 +168,29 @@ def _exit_to_record(setting: Setting, supervised: _Supervised) -> Figure:
         ours=found["ours"], reference=found[WRITE], reference_name=WRITE, target=at_most(0.010),
         others={"to the end of its keeper": Samples(tuple(to_lock[-rounds:]))},
         note="From the end of what `cat` reads until state.json has the outcome; terminal.rec has it before.",
+    )  # fmt: skip
+
+
+def _exit_to_wait(setting: Setting, supervised: _Supervised) -> Figure:
+    """How soon `wait` notices: beside somebody whom the kernel wakes up with the lock of the keeper's life."""
+
+    def until(noticed: Callable[[Execution], object]) -> float:
+        execution, go = supervised.about_to_end()
+        start = time.perf_counter()
+        os.close(go)
+        noticed(execution)
+        return time.perf_counter() - start
+
+    found = interleaved(
+        [
+            Contestant("ours", lambda: until(lambda execution: supervised.supervisor.wait(execution.execution_id))),
+            Contestant("lock", lambda: until(lambda execution: await_end(execution.directory))),
+        ],
+        setting.rounds(60),
+    )
+    return Figure(
+        key="supervision.wait", title="the job's exit to the return of `wait`", unit=MILLISECONDS,
+        ours=found["ours"], reference=found["lock"], reference_name="flock(2) of the keeper's run.lock", target=times(1.25),
     )  # fmt: skip
 
 
