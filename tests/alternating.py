@@ -72,7 +72,7 @@ SAME_FOR_EVERY_USER = frozenset(
     statefile/test_flock.py statefile/test_lock.py statefile/test_power_cuts.py statefile/test_records.py
     statefile/test_reference.py strictjson supervisor/test_foreground.py supervisor/test_logs.py
     supervisor/test_prune.py supervisor/test_recover.py supervisor/test_reference.py supervisor/test_wait.py
-    test_demo.py test_forked_hosts.py test_left_open.py test_locks_at_a_fork.py test_readme.py
+    test_demo.py test_forked_hosts.py test_left_open.py test_locks_at_a_fork.py test_readme.py test_umask.py
     testing/test_broken_brokers.py testing/test_faults.py testing/test_plugin.py testing/test_reference.py
     testing/test_scripted.py testing/test_strategies.py testing/test_supervisor_conformance.py treedigest/test_cache.py
     treedigest/test_digests.py treedigest/test_gitindex.py treedigest/test_properties.py
