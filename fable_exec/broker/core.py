@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import TracebackType
@@ -16,14 +16,14 @@ from typing import Any
 
 from fable_exec import writelock
 from fable_exec._sys.forks import ProcessLock
-from fable_exec.broker.absent import absent_here
 from fable_exec.broker.arguments import ArgumentJudge
 from fable_exec.broker.background import BackgroundCommands
 from fable_exec.broker.commands import CommandWork
 from fable_exec.broker.confined import ConfinedCommands, MakesCommands
+from fable_exec.broker.describing import SelfDescription
 from fable_exec.broker.dropped import Started as StartedWork
 from fable_exec.broker.environment import base_environment
-from fable_exec.broker.explain import Explanation, Foreseen
+from fable_exec.broker.explain import Explanation
 from fable_exec.broker.files import FileWork
 from fable_exec.broker.gate import Gate
 from fable_exec.broker.holdings import Holdings
@@ -34,10 +34,10 @@ from fable_exec.broker.recording import Operation, Recorder, told_of
 from fable_exec.broker.started import StartedCommand
 from fable_exec.calls import BlockingCalls, OnEvent
 from fable_exec.calls.listening import check_blocking_listener, tell
-from fable_exec.decision import INTERPRETERS, UnlockScope
-from fable_exec.errors import BrokerGone, ConfinementUnavailable, FableExecError, InvalidRequest, PolicyError
+from fable_exec.decision import UnlockScope
+from fable_exec.errors import BrokerGone, FableExecError, InvalidRequest
 from fable_exec.executables import resolve_executables
-from fable_exec.pathguard import Workspace, WorkspacePath
+from fable_exec.pathguard import Workspace
 from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import (
     Append,
@@ -47,7 +47,6 @@ from fable_exec.protocol import (
     EditFile,
     ExecuteCommand,
     InspectFiles,
-    LimitsReport,
     ListCommands,
     ListDirectory,
     MakeDirectory,
@@ -105,7 +104,7 @@ class ExecutionBroker(BlockingCalls):
         with ExitStack() as undo:
             if launchers is not None:
                 undo.callback(launchers.close)
-            self._arguments = ArgumentJudge(policy)
+            arguments = ArgumentJudge(policy)
             self._executables = resolve_executables(policy, os.environ)
             undo.callback(self._executables.close)
             self._workspace = undo.enter_context(Workspace.open(policy.workspace))
@@ -121,16 +120,15 @@ class ExecutionBroker(BlockingCalls):
             undo.pop_all()
         self._lock = WriteLock(policy.write_token_digest, clock)
         self._paths = DoorPaths(self._workspace, policy.paths)
-        gate = Gate(policy, self._lock, self._confined, self._arguments)
+        self._gate = Gate(policy, self._lock, self._confined, arguments)
         environment = base_environment(policy, self._executables.path, os.environ)
         later = LaterDoor(policy, self._workspace, self._confined.sentry)
-        self._files = FileWork(policy, self._workspace, self._paths, gate, later)
-        self._commands = CommandWork(policy, self._executables, environment, self._paths, gate)
+        self._files = FileWork(policy, self._workspace, self._paths, self._gate, later)
+        self._commands = CommandWork(policy, self._executables, environment, self._paths, self._gate)
+        self._description = SelfDescription(policy, self._executables, arguments, self._commands, self._confined)
         self._background = BackgroundCommands(policy.max_output_bytes, policy.limits.max_in_flight)
         self._closing = ProcessLock()
         self._closed = False
-        self._gate = gate
-        self._probes: dict[bool, ProbeResult] = {}
         self._holdings = Holdings(self._workspace, self._executables, self._recorder, self._confined, self._background)
         self._left_open = weakref.finalize(self, self._holdings.left_open)
         self._left_open.atexit = False  # the launcher ends with the process
@@ -282,75 +280,12 @@ class ExecutionBroker(BlockingCalls):
     # About itself
 
     def _probe(self, request: Probe, operation: Operation) -> ProbeResult:
-        """The same value as long as nothing changes, so that a door may keep its encoded form."""
         self._gate.observe(operation, request.action)
-        writes_enabled = self.writes_enabled
-        found = self._probes.get(writes_enabled)
-        if found is None:
-            found = self._probes[writes_enabled] = self._probed(writes_enabled)
-        return found
-
-    def _probed(self, writes_enabled: bool) -> ProbeResult:
-        from fable_exec.broker.surroundings import notes_on_git  # reads git's files as the sentry does, which loads late
-
-        absent = [f"{place}: {text}" for place, text in absent_here(self.policy, self._arguments)]
-
-        limits, policy = self.policy.limits, self.policy
-        confinement = self._confined.reported(read_only=not writes_enabled)
-        return ProbeResult(
-            available_executables=self._executables.names,
-            unresolved_executables=self._executables.unresolved,
-            writes_enabled=writes_enabled,
-            read_locked_interpreters=tuple(sorted(INTERPRETERS)),
-            workspace=str(policy.workspace),
-            policy_digest=policy.digest,
-            confinement=confinement,
-            notes=(*notes_on_git(policy, confinement), *absent),
-            limits=LimitsReport(
-                timeout_seconds=limits.timeout_seconds,
-                max_timeout_seconds=limits.max_timeout_seconds,
-                idle_timeout_seconds=limits.idle_timeout_seconds,
-                max_output_bytes=policy.max_output_bytes,
-                max_frame_bytes=limits.max_frame_bytes,
-                max_answer_bytes=limits.max_answer_bytes,
-                max_in_flight=limits.max_in_flight,
-            ),
-        )
+        return self._description.probe(writes_enabled=self.writes_enabled)
 
     def explain(self, command: Iterable[str], cwd: str | None = None) -> Explanation:
         """What would happen to `command` now. A malformed command or cwd raises as execute_command would."""
-        request = ExecuteCommand(command=command, cwd=cwd)
-        directory = self._commands.directory(request.cwd)
-        executable = self._executables.find(request.command[0])
-        foreseen = self._foreseen(request.command, directory)
-        return Explanation(
-            allowed=foreseen.allowed,
-            rule=foreseen.rule,
-            code=foreseen.code,
-            message=foreseen.message,
-            executable=None if executable is None else executable.path,
-            argv0=None if executable is None else executable.registered_path,
-            by_descriptor=executable is not None and executable.by_descriptor,
-            cwd=str(directory),
-            environment=self._commands.environment,
-            timeout_seconds=self.policy.limits.timeout_seconds,
-            argument_rule="" if foreseen.arguments is None else foreseen.arguments.rule,
-            argument_reason="" if foreseen.arguments is None else foreseen.arguments.reason,
-            applied=self._confined.reported(read_only=foreseen.read_only),
-            plan=self._confined.plan_in_words(read_only=foreseen.read_only),
-        )
-
-    def _foreseen(self, command: Sequence[str], directory: WorkspacePath) -> Foreseen:
-        """The decision of now, and whether the launcher that it asks for could be had."""
-        try:
-            decided = self._commands.decide(command, directory)
-            if decided.decision.allowed:
-                self._confined.insist(read_only=decided.decision.read_only)
-        except ConfinementUnavailable as error:
-            return Foreseen.refused("confinement", error, read_only=not self.writes_enabled)
-        except PolicyError as error:
-            return Foreseen.refused("assurance", error, read_only=not self.writes_enabled)
-        return Foreseen.of(decided.decision, decided.arguments, is_locked=not self.writes_enabled)
+        return self._description.explain(command, cwd, writes_enabled=self.writes_enabled)
 
     # End
 
