@@ -17,9 +17,10 @@ import attrs
 
 from fable_exec.policy.arguments import ArgumentPolicy
 from fable_exec.policy.assurance import AssurancePolicy
-from fable_exec.policy.confinement import Confinement, system_directory_in
+from fable_exec.policy.confinement import Confinement
 from fable_exec.policy.fields import ruled, settle, texts, texts_or_none
 from fable_exec.policy.forms import environment_entry, executable_entry, path_directory, protected_name, token_digest
+from fable_exec.policy.misplacing import misplaced
 from fable_exec.policy.names import is_injection_name, pattern_admits
 from fable_exec.policy.rules import (
     AbsoluteFile,
@@ -35,7 +36,6 @@ from fable_exec.policy.rules import (
     Variables,
     Whole,
     WorkspaceDirectory,
-    shown,
 )
 
 __all__ = ["ArgumentPolicy", "AssurancePolicy", "AuditRules", "BrokerPolicy", "EnvironmentPolicy", "Limits", "PathRules"]
@@ -299,12 +299,12 @@ class BrokerPolicy:
         workspace: Path | None = checked.get("workspace")
         if workspace is None:
             return []
-        return [
-            *_confined_workspace(workspace, checked.get("confinement", Confinement())),
-            *_written_besides(workspace, checked.get("confinement", Confinement())),
-            *_audit_misplaced(workspace, checked.get("audit")),
-            *_rules_inside(workspace, checked.get("argument_rules")),
-        ]
+        return misplaced(
+            workspace,
+            checked.get("confinement", Confinement()),
+            audit_log=checked.get("audit", AuditRules()).path,
+            rule_files=checked.get("argument_rules", ArgumentPolicy()).paths,
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -341,57 +341,3 @@ class BrokerPolicy:
         from fable_exec.policy.document import load_json
 
         return load_json(path)
-
-
-def _confined_workspace(workspace: Path, confinement: Confinement) -> Faults:
-    """Commands may write the workspace, and the system's directories stand beside it: neither may hold the other."""
-    if not confinement.confines_files:
-        return []
-    held = system_directory_in(workspace)
-    if held is None:
-        return []
-    text = f"is or holds {held}, which confined commands get from the system; choose a directory of its own"
-    return [("workspace", f"{text}, or confinement off: {shown(workspace)}")]
-
-
-def _written_besides(workspace: Path, confinement: Confinement) -> Faults:
-    """What is writable besides the workspace must leave its lock and its pins alone."""
-    return [
-        (f"confinement.runtime_write_paths[{index}]", f"must neither hold the workspace nor lie in it: {shown(path)}")
-        for index, path in enumerate(map(Path, confinement.runtime_write_paths))
-        if workspace.is_relative_to(path) or path.is_relative_to(workspace)
-    ]
-
-
-def _audit_misplaced(workspace: Path, audit: AuditRules | None) -> Faults:
-    """Commands could rewrite a log that lies where they may write; and one that has no place would be found out too late."""
-    log = None if audit is None else audit.path
-    if log is None:
-        return []
-    return _inside(workspace, log, "audit.path") or _without_place(log, "audit.path")
-
-
-def _rules_inside(workspace: Path, arguments: ArgumentPolicy | None) -> Faults:
-    """The same of rules that judge them."""
-    paths = () if arguments is None else arguments.paths
-    return [fault for path in paths for fault in _inside(workspace, Path(path), "argument_rules.documents")]
-
-
-def _inside(workspace: Path, file: Path, field: str) -> Faults:
-    try:
-        inside = file.parent.resolve().is_relative_to(workspace)
-    except (OSError, RuntimeError):
-        return [(field, f"its directory cannot be resolved: {shown(file)}")]
-    return [(field, f"must be outside the workspace: {shown(file)}")] if inside else []
-
-
-def _without_place(file: Path, field: str) -> Faults:
-    """A file that is made when it is first needed needs its directory before."""
-    try:
-        if not file.parent.is_dir():
-            missing = "its directory does not exist; make it, or name a file elsewhere"
-            what = "what should be its directory is none; name a file elsewhere" if file.parent.exists() else missing
-            return [(field, f"{what}: {shown(file)}")]
-        return [(field, f"is a directory; name a file in it: {shown(file)}")] if file.is_dir() else []
-    except OSError as error:
-        return [(field, f"cannot be looked at ({error.strerror}): {shown(file)}")]
