@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import sys
 import tempfile
 import time
+from pathlib import PurePath
 from typing import Any
 
 import attrs
@@ -60,6 +62,26 @@ class WorkspaceIdentity:
         if os.geteuid() == 0:
             return self.user, self.group
         return os.geteuid(), os.getegid()
+
+    def told_with_who_is_kept_out(self, error: ConfinementUnavailable) -> ConfinementUnavailable:
+        """The same, and what to do where root could open the workspace and its owner, as whom commands run, cannot."""
+        user, _ = self.command_owner()
+        closed = self._first_closed_to_commands() if error.errno == errno.EACCES and user != os.geteuid() else ""
+        if not closed:
+            return error
+        return error.reworded(
+            f"{error}; commands run as the workspace's owner (user {user}), who may not enter {closed!a}: let that user in "
+            "(chmod o+x), or have the workspace owned by the user of this process"
+        )
+
+    def _first_closed_to_commands(self) -> str:
+        user, group = self.command_owner()
+        for directory in reversed(PurePath(self.path).parents):
+            status = os.stat(directory)
+            shift = 6 if status.st_uid == user else 3 if status.st_gid == group else 0
+            if not status.st_mode >> shift & 1:
+                return str(directory)
+        return ""
 
 
 class Zygote:
@@ -126,7 +148,7 @@ class Zygote:
                 _send(self._socket, self._plan_on_wire(plan), (theirs.fileno(),))
             answer = answer_within(ours, _START_SECONDS, "the launcher program")
             if not answer["ready"]:
-                raise _step_failed(plan, answer["step"], answer["errno"])
+                raise self._workspace.told_with_who_is_kept_out(_step_failed(plan, answer["step"], answer["errno"]))
         except BaseException:
             Control(ours).close()
             raise

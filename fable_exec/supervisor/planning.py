@@ -90,7 +90,7 @@ def request_to_keep(
     try:
         means = _means(spec, policy, directory, runtime, whose, zygote, proofs)
     except ConfinementUnavailable as error:
-        return KeepRequest(**common, launch_error=f"confinement: {error}")
+        return KeepRequest(**common, launch_error=f"confinement: {identity.told_with_who_is_kept_out(error)}")
     except _NotThere as error:
         return KeepRequest(**common, launch_error=str(error), launch_errno=error.number)
     found = {"executable": means["command"]["executable"]["path"], "boundary": means.pop("boundary")}

@@ -19,7 +19,7 @@ import pytest
 from fable_exec._launcher import proctree
 from fable_exec.errors import BrokerGone, Conflict, InvalidRequest
 from fable_exec.lifecycle import Health, TerminalReason
-from fable_exec.supervisor import Execution, Supervisor, UnreadableExecution
+from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor, UnreadableExecution
 from fable_exec.testing.leaks import children, nothing_left
 from tests import hosts
 from tests.supervisor.jobs import LONG_SECONDS, Jobs, make_spec, until
@@ -322,3 +322,14 @@ def test_the_same_id_starts_once(jobs: Jobs) -> None:
     assert jobs.supervisor.start(spec).document["supervisor_pid"] == first.document["supervisor_pid"]
     with pytest.raises(Conflict):
         jobs.supervisor.start(make_spec(workspace, "bash", "-c", "echo other", execution_id=wanted))
+
+
+@pytest.mark.requires_ability("root", "confinement")
+def test_a_job_of_another_user_who_is_kept_out_of_the_workspace_never_runs_and_says_what_to_do(jobs: Jobs) -> None:
+    above = jobs.workspace()
+    (above / "workspace").mkdir()
+    os.chown(above / "workspace", 1234, 1235)
+    execution = jobs.note(jobs.supervisor.start(ExecutionSpec(argv=("true",), workspace=above / "workspace")))
+    ended = jobs.supervisor.wait(execution.execution_id, 60)
+    assert ended.termination_reason is TerminalReason.LAUNCH_FAILED
+    assert "(user 1234), who may not enter '/" in ended.document["launch_error"]
