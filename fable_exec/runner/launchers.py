@@ -11,7 +11,7 @@ from fable_exec._sys.forks import ProcessLock
 from fable_exec.confine import Plan, Support
 from fable_exec.errors import BrokerGone
 from fable_exec.runner.control import Control
-from fable_exec.runner.zygote import WorkspaceIdentity, Zygote
+from fable_exec.runner.zygote import WorkspaceIdentity, Zygote, temporary_directory
 
 __all__ = ["Launchers", "WorkspaceIdentity"]
 
@@ -30,6 +30,7 @@ class Launchers:
 
     def __init__(self, workspace: WorkspaceIdentity) -> None:
         self._workspace = workspace
+        self._temporary_directory = temporary_directory()  # now: a relative one means another directory where the host goes later
         self._by_process: dict[int, _Own] = {}
         self._closed = False
 
@@ -49,7 +50,7 @@ class Launchers:
         own = self._own()
         with own.lock:
             if own.zygote is None and not self._closed:
-                own.zygote = Zygote(self._workspace)
+                own.zygote = Zygote(self._workspace, self._temporary_directory)
 
     def support(self) -> Support:
         """What the running zygote found; starts it when need be."""
@@ -122,7 +123,7 @@ class Launchers:
         if self._closed:
             raise BrokerGone("this runner is closed")
         if own.zygote is None:
-            own.zygote = Zygote(self._workspace)
+            own.zygote = Zygote(self._workspace, self._temporary_directory)
         try:
             own.zygote.greeting()
         except BaseException:

@@ -85,14 +85,14 @@ class WorkspaceIdentity:
 
 
 class Zygote:
-    """One running zygote. `private` is the directory it keeps for all commands; it removes that when it ends.
+    """One running zygote. It keeps a directory for all commands in `temporary_directory`, and removes that when it ends.
 
     Raises:
         LaunchFailed: it could not be started, or not do its first work. BrokerGone: it ended or was silent while starting.
     """
 
-    def __init__(self, workspace: WorkspaceIdentity) -> None:
-        self._workspace = workspace
+    def __init__(self, workspace: WorkspaceIdentity, temporary_directory: str) -> None:
+        self._workspace, self._temporary_directory = workspace, temporary_directory
         self._greeting: dict[str, Any] | None = None
         try:
             self._socket, theirs = wire.socket_pair()
@@ -184,7 +184,7 @@ class Zygote:
         user, group = self._workspace.command_owner()
         handles = own_handle()
         try:
-            hello = {"user": user, "group": group, "directory": _temporary_directory()}
+            hello = {"user": user, "group": group, "directory": self._temporary_directory}
             _send(self._socket, hello, tuple(handles))
         except BaseException:
             self.close()
@@ -208,12 +208,15 @@ class Zygote:
         return {**plan.to_wire(self.private), "user": user, "group": group, "workspace": self._workspace.to_wire()}
 
 
-def _temporary_directory() -> str:
-    """Where the private directory goes. tempfile.gettempdir() tries by writing and needs a descriptor."""
-    if tempfile.tempdir:
-        return os.path.abspath(os.fsdecode(tempfile.tempdir))  # tempfile leaves TMPDIR=. as it is
-    named = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
-    return next((os.path.abspath(path) for path in named if os.path.isdir(path)), "/tmp")
+def temporary_directory() -> str:
+    """Where the private directory goes, absolute. tempfile.gettempdir() tries by writing and needs a descriptor."""
+    try:
+        if tempfile.tempdir:
+            return os.path.abspath(os.fsdecode(tempfile.tempdir))  # tempfile leaves TMPDIR=. as it is
+        named = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
+        return next((os.path.abspath(path) for path in named if os.path.isdir(path)), "/tmp")
+    except FileNotFoundError:
+        return "/tmp"  # a relative one, and the current directory is gone
 
 
 def _send(channel: socket.socket, message: Any, descriptors: tuple[int, ...]) -> None:

@@ -214,6 +214,20 @@ def test_a_host_whose_temporary_directory_is_the_current_one(workspace: Path, mo
     assert hosts.answer_of(program, str(workspace), mode, str(tmp_path / "here")) == ["x\n", []]
 
 
+def test_a_host_whose_current_directory_is_gone_and_whose_temporary_one_was_there(
+    workspace: Path, mode: str, tmp_path: Path
+) -> None:
+    program = """
+    os.chdir(sys.argv[3])
+    os.rmdir(sys.argv[3])
+    os.environ["TMPDIR"] = "."
+    with new_runner(Path(sys.argv[1]), sys.argv[2]) as runner:
+        answer(runner.run(shell('echo x > "$TMPDIR/x" && cat "$TMPDIR/x"')).stdout.text())
+    """
+    (tmp_path / "here").mkdir()
+    assert hosts.answer_of(program, str(workspace), mode, str(tmp_path / "here")) == "x\n"
+
+
 def test_a_forked_host_may_use_the_runner_on_both_sides(workspace: Path, mode: str) -> None:
     program = """
     runner = new_runner(Path(sys.argv[1]), sys.argv[2])
