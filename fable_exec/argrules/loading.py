@@ -12,7 +12,7 @@ from typing import Any
 
 from fable_exec.argrules.judging import judge_argv, known_names
 from fable_exec.argrules.kinds import KINDS, derived_kind, kind_named
-from fable_exec.argrules.reading import Faults, Reader, shown_key
+from fable_exec.argrules.reading import Faults, Reader, shown_key, tables_in
 from fable_exec.argrules.tables import Kind, Place, Table
 from fable_exec.argrules.verdict import Verdict
 from fable_exec.errors import PolicyError
@@ -53,7 +53,7 @@ class _Document:
         for key in parsed.keys() - {"kinds", "sets", "tool", "refused"}:
             self.fault(shown_key(key), "unknown key")
         kinds = self.kinds(parsed.get("kinds", {}))
-        reader = Reader(self.fault, kinds, self.mapping("sets", parsed.get("sets", {})))
+        reader = Reader(self.fault, kinds, tables_in("sets", parsed.get("sets", {}), self.fault))
         for index, raw in enumerate(self.items("tool", parsed)):
             path = f"tool[{index}]"
             names = self.names(path, raw, reader)
@@ -87,15 +87,9 @@ class _Document:
             return
         yield from found
 
-    def mapping(self, path: str, raw: Any) -> dict[str, Any]:
-        if isinstance(raw, dict) and all(isinstance(value, dict) for value in raw.values()):
-            return raw
-        self.fault(path, "must be a table of tables")
-        return {}
-
     def kinds(self, raw: Any) -> dict[str, Kind]:
         own: dict[str, Kind] = {}
-        for name, conditions in self.mapping("kinds", raw).items():
+        for name, conditions in tables_in("kinds", raw, self.fault).items():
             path = f"kinds.{name}"
             if name in KINDS or name in ("command", "module"):
                 self.fault(path, "is a built-in kind")

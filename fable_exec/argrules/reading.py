@@ -13,7 +13,7 @@ from typing import Any
 from fable_exec.argrules.kinds import kind_named
 from fable_exec.argrules.tables import Inner, Kind, Operands, Option, Style, Table, Takes
 
-__all__ = ["Faults", "Reader", "shown_key"]
+__all__ = ["Faults", "Reader", "shown_key", "tables_in"]
 
 Faults = list[tuple[str, str]]
 
@@ -59,7 +59,7 @@ class Reader:
 
     def commands(self, path: str, rule: str, raw: Any) -> Mapping[str, Table]:
         found: dict[str, Table] = {}
-        for name, below in self.tables(path, raw).items():
+        for name, below in tables_in(path, raw, self.fault).items():
             table = self.table(f"{path}.{name}", f"{rule} {name}", below)
             for spelling in (name, *self.words(f"{path}.{name}.aliases", below.get("aliases", []))):
                 if spelling in found:
@@ -160,7 +160,7 @@ class Reader:
 
     def values_with(self, path: str, raw: Any, options: Mapping[str, Option]) -> Mapping[str, Mapping[str, Kind]]:
         found: dict[str, Mapping[str, Kind]] = {}
-        for given, kinds in self.tables(path, raw).items():
+        for given, kinds in tables_in(path, raw, self.fault).items():
             for spelling in (given, *kinds):
                 if spelling not in options:
                     self.fault(path, f"there is no option {spelling!a}")
@@ -209,12 +209,6 @@ class Reader:
         self.fault(path, "must be a table of strings")
         return {}
 
-    def tables(self, path: str, raw: Any) -> dict[str, dict[str, Any]]:
-        if isinstance(raw, dict) and all(isinstance(value, dict) for value in raw.values()):
-            return raw
-        self.fault(path, "must be a table of tables")
-        return {}
-
     def flag(self, path: str, raw: Any) -> bool:
         if not isinstance(raw, bool):
             self.fault(path, "must be true or false")
@@ -238,6 +232,14 @@ class Reader:
         except ValueError:
             self.fault(path, f"must be one of {', '.join(each.value for each in kind)}")
             return kind(next(each.value for each in kind))
+
+
+def tables_in(path: str, raw: Any, fault: Callable[[str, str], None]) -> dict[str, dict[str, Any]]:
+    """The tables by name in what should be a table of them; none where it is not, which is a fault."""
+    if isinstance(raw, dict) and all(isinstance(value, dict) for value in raw.values()):
+        return raw
+    fault(path, "must be a table of tables")
+    return {}
 
 
 def shown_key(key: str) -> str:

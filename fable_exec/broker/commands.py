@@ -24,6 +24,7 @@ from fable_exec.executables import AllowedExecutables, Executable, is_unchanged
 from fable_exec.outcome import Outcome
 from fable_exec.pathguard import WorkspacePath
 from fable_exec.pathguard.facts import fact_of
+from fable_exec.pathguard.workspace import ROOT
 from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import CommandResult, ExecuteCommand, StartCommand
 from fable_exec.runner import Command
@@ -31,7 +32,6 @@ from fable_exec.runtimes import what_is_missing
 
 __all__ = ["CommandWork", "Decided", "Prepared", "input_closed"]
 
-_ROOT = WorkspacePath(components=())
 _LONGEST_STRING = 32 * mmap.PAGESIZE
 _POINTER = 8
 _AUDITED_DENIALS = 16
@@ -100,7 +100,7 @@ class CommandWork:
 
     def directory(self, cwd: str | None) -> WorkspacePath:
         """The checked working directory. Raises PathDenied."""
-        return _ROOT if cwd is None else self._paths.existing(cwd)
+        return ROOT if cwd is None else self._paths.existing(cwd)
 
     def prepare(self, request: ExecuteCommand | StartCommand, operation: Operation) -> Prepared:
         """Everything that can refuse the command before it is started.

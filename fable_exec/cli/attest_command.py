@@ -15,10 +15,10 @@ from fable_exec.attest.bundles import write_bundle
 from fable_exec.cli.attestation_options import ARTIFACTS, digests, named
 from fable_exec.cli.digest_progress import shown_progress
 from fable_exec.cli.exits import Exit
-from fable_exec.cli.inputs import one_digest
+from fable_exec.cli.inputs import AS_JSON, one_digest
 from fable_exec.cli.outlets import Outlet
 from fable_exec.cli.showing import print_object, say
-from fable_exec.cli.supervise.options import AS_JSON, ID, ROOT, door, found_in
+from fable_exec.cli.supervise.options import ID, ROOT, door, found_in
 from fable_exec.errors import InvalidRequest
 from fable_exec.supervisor import Supervisor
 from fable_exec.treedigest import TreeDigest, tree_digest
