@@ -221,8 +221,9 @@ def test_a_host_whose_current_directory_is_gone_and_whose_temporary_one_was_ther
     os.chdir(sys.argv[3])
     os.rmdir(sys.argv[3])
     os.environ["TMPDIR"] = "."
-    with new_runner(Path(sys.argv[1]), sys.argv[2]) as runner:
-        answer(runner.run(shell('echo x > "$TMPDIR/x" && cat "$TMPDIR/x"')).stdout.text())
+    runner = new_runner(Path(sys.argv[1]), sys.argv[2])
+    answer(runner.run(shell('echo x > "$TMPDIR/x" && cat "$TMPDIR/x"')).stdout.text())
+    runner.close()
     """
     (tmp_path / "here").mkdir()
     assert hosts.answer_of(program, str(workspace), mode, str(tmp_path / "here")) == "x\n"
