@@ -47,6 +47,11 @@ def head_of(repository: Path) -> str:
     return git(repository, "rev-parse", "HEAD").decode().strip()
 
 
+def lines(count: int, changed: tuple[int, ...] = ()) -> str:
+    """A text of so many lines; those with a number in `changed` are not what they would be."""
+    return "".join(f"line {number}{'!' if number in changed else ''}\n" for number in range(count))
+
+
 def make_fixture(directory: Path) -> Path:
     """The repository that the vectors in tests/data/proofs are about."""
     repository = new_repository(directory)
