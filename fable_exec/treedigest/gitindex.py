@@ -7,22 +7,27 @@ checked, and what is not wholly understood is refused.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import struct
+from binascii import hexlify
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import attrs
 
 from fable_exec.errors import StateUnreadable
 
-__all__ = ["GITLINK", "IndexLine", "listing_sha256", "read_index"]
+__all__ = ["GITLINK", "IndexLine", "IndexLines", "listing_sha256", "read_index"]
 
 GITLINK = 0o160000
-_ASSUME_VALID, _EXTENDED, _SKIP_WORKTREE, _INTENT_TO_ADD = 0x8000, 0x4000, 0x4000, 0x2000
+_ASSUME_VALID, _EXTENDED = 0x8000, 0x4000
+_EXTENDED_SHIFT = 16
+_SKIP_WORKTREE, _INTENT_TO_ADD = 0x4000 << _EXTENDED_SHIFT, 0x2000 << _EXTENDED_SHIFT
 _NAME_LENGTH = 0x0FFF
 _WORD_BITS = 64
+_ROWS_AT_ONCE = 2_048
+"""Hashed while they are in the processor's cache; all together they are as large as the index."""
 _MOST_UNFOLDED = 8
 """All names of version 4, which says of each only what it adds to the one before, may be so many times as long as the file."""
 
@@ -39,6 +44,31 @@ class IndexLine(NamedTuple):
 
 
 @attrs.frozen
+class IndexLines:
+    """All lines in the order of the file, a list for each column: an object a line would keep the garbage collector busy."""
+
+    paths: list[bytes]
+    modes: list[int]
+    oids: list[bytes]
+    flags: list[int]
+    """As in the file, without the length of the name; the extended ones above bit 16."""
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __iter__(self) -> Iterator[IndexLine]:
+        for path, mode, oid, flags in self.rows():
+            yield IndexLine(path, mode, oid.hex(), _stage(flags), _marks(flags))
+
+    def rows(self) -> Iterator[_Row]:
+        """The lines as they are kept."""
+        return zip(self.paths, self.modes, self.oids, self.flags, strict=True)
+
+
+_Row = tuple[bytes, int, bytes, int]
+
+
+@attrs.frozen
 class _Link:
     """A split index: the name of the shared one, and two bitmaps: which of its lines are deleted, and which replaced."""
 
@@ -46,8 +76,8 @@ class _Link:
     bitmaps: bytes
 
 
-def read_index(data: bytes, path: str, shared: Callable[[str], bytes]) -> list[IndexLine]:
-    """The lines in the order of the file.
+def read_index(data: bytes, path: str, shared: Callable[[str], bytes]) -> IndexLines:
+    """What the index lists.
 
     Args:
         path: of the file, for messages.
@@ -64,23 +94,28 @@ def read_index(data: bytes, path: str, shared: Callable[[str], bytes]) -> list[I
             raise _unreadable("foreign", path, "a shared index that is split itself")
         with _torn_where_it_ends(path):
             lines = _merged(lines, base, link)
-    joined = b"/\0/".join(line.path for line in lines)
-    if lines and any(odd in b"/%b/" % joined for odd in (b"//", b"/./", b"/../")):
+    joined = b"/\0/".join(lines.paths)
+    if len(lines) and any(odd in b"/%b/" % joined for odd in (b"//", b"/./", b"/../")):
         raise _unreadable("foreign", path, "a path that is not made of names, as git would never write it")
     return lines
 
 
-def listing_sha256(lines: list[IndexLine]) -> str:
+def listing_sha256(lines: IndexLines) -> str:
     """One digest of all lines: what is staged, not when files were looked at."""
-    rows = [b"%o %b %d %b\t%b" % (mode, oid.encode(), stage, marks.encode(), path) for path, mode, oid, stage, marks in lines]
-    return hashlib.sha256(b"\0".join(rows)).hexdigest()
+    before = {mode: b"%o " % mode for mode in set(lines.modes)}
+    behind = {flags: b" %d %b\t" % (_stage(flags), _marks(flags).encode()) for flags in set(lines.flags)}
+    digest, rows, separator = hashlib.sha256(), lines.rows(), b""
+    while some := [before[mode] + hexlify(oid) + behind[flags] + path for path, mode, oid, flags in islice(rows, _ROWS_AT_ONCE)]:
+        digest.update(separator + b"\0".join(some))
+        separator = b"\0"
+    return digest.hexdigest()
 
 
 def _unreadable(reason: str, path: str, what: str) -> StateUnreadable:
     return StateUnreadable(f"git index {path!r} ({reason}): {what}", reason=reason, path=path)
 
 
-def _parse(data: bytes, path: str) -> tuple[list[IndexLine], _Link | None]:
+def _parse(data: bytes, path: str) -> tuple[IndexLines, _Link | None]:
     if len(data) < 32 or data[:4] != b"DIRC":
         raise _unreadable("torn" if not data.strip(b"\0") else "foreign", path, "it does not begin like one")
     version, count = struct.unpack_from(">II", data, 4)
@@ -113,21 +148,24 @@ def _oid_bytes(data: bytes, path: str) -> int:
     raise _unreadable("torn", path, "its checksum is wrong")
 
 
-def _lines(data: bytes, version: int, count: int, oid_bytes: int) -> tuple[list[IndexLine], int]:
+def _lines(data: bytes, version: int, count: int, oid_bytes: int) -> tuple[IndexLines, int]:
     """`count` lines and where they end."""
     fixed = struct.Struct(f">24xI12x{oid_bytes}sH")
     unpack, size, end = fixed.unpack_from, fixed.size, len(data) - oid_bytes
-    line_of = functools.partial(tuple.__new__, IndexLine)  # what IndexLine(...) does in the end; there may be 100 000
     if count * size > end:
         raise ValueError("more lines than fit")
-    lines: list[IndexLine] = []
+    paths: list[bytes] = []
+    modes: list[int] = []
+    oids: list[bytes] = []
+    all_flags: list[int] = []
     position, name, room = 12, b"", _MOST_UNFOLDED * len(data)
     for _ in range(count):
         mode, oid, flags = unpack(data, position)
         start = position + size
-        extended = 0
+        length = flags & _NAME_LENGTH
+        flags ^= length
         if flags & _EXTENDED:
-            (extended,) = struct.unpack_from(">H", data, start)
+            flags |= struct.unpack_from(">H", data, start)[0] << _EXTENDED_SHIFT
             start += 2
         if version == 4:
             cut, start = _offset_varint(data, start)
@@ -140,22 +178,27 @@ def _lines(data: bytes, version: int, count: int, oid_bytes: int) -> tuple[list[
                 raise ValueError("names that are much longer than the file")
             position = stop + 1
         else:
-            length = flags & _NAME_LENGTH
             stop = start + length if length < _NAME_LENGTH else data.index(b"\0", start, end)
             name = data[start:stop]
             if data[stop] or stop >= end:
                 raise ValueError("a name without an end")
             position += (stop - position + 8) & ~7
-        if b"\0" in name:
-            raise ValueError("NUL in a name")
-        marks = _marks(flags, extended) if flags & _ASSUME_VALID or extended else ""
-        lines.append(line_of((name, mode, oid.hex(), flags >> 12 & 3, marks)))
-    return lines, position
+        paths.append(name)
+        modes.append(mode)
+        oids.append(oid)
+        all_flags.append(flags)
+    if b"\0" in b"".join(paths):
+        raise ValueError("NUL in a name")
+    return IndexLines(paths, modes, oids, all_flags), position
 
 
-def _marks(flags: int, extended: int) -> str:
-    told = ((flags & _ASSUME_VALID, "v"), (extended & _SKIP_WORKTREE, "s"), (extended & _INTENT_TO_ADD, "i"))
-    return "".join(letter for is_set, letter in told if is_set)
+def _stage(flags: int) -> int:
+    return flags >> 12 & 3
+
+
+def _marks(flags: int) -> str:
+    told = ((_ASSUME_VALID, "v"), (_SKIP_WORKTREE, "s"), (_INTENT_TO_ADD, "i"))
+    return "".join(letter for bit, letter in told if flags & bit)
 
 
 def _offset_varint(data: bytes, position: int) -> tuple[int, int]:
@@ -196,7 +239,7 @@ def _read_link(body: bytes, oid_bytes: int) -> _Link | None:
     return _Link(base, bitmaps) if any(base) else None
 
 
-def _merged(lines: list[IndexLine], base: list[IndexLine], link: _Link) -> list[IndexLine]:
+def _merged(lines: IndexLines, base: IndexLines, link: _Link) -> IndexLines:
     """The shared lines without the deleted ones, some replaced by the first of ours, in order; the rest of ours is added.
 
     A replacement has no name of its own: it keeps that of the line it replaces.
@@ -204,11 +247,13 @@ def _merged(lines: list[IndexLine], base: list[IndexLine], link: _Link) -> list[
     deleted, replaced = _bitmaps(link.bitmaps, len(base))
     if len(replaced) > len(lines):
         raise ValueError("replaces more lines than it has")
-    merged = list(base)
-    for number, line in zip(replaced, lines, strict=False):
-        merged[number] = line._replace(path=base[number].path)
-    kept = [line for number, line in enumerate(merged) if number not in deleted]
-    return sorted([*kept, *lines[len(replaced) :]], key=lambda each: (each.path, each.stage))
+    own, merged = list(lines.rows()), list(base.rows())
+    for number, (_, mode, oid, marked) in zip(replaced, own, strict=False):
+        merged[number] = (base.paths[number], mode, oid, marked)
+    kept = [row for number, row in enumerate(merged) if number not in deleted]
+    kept = sorted([*kept, *own[len(replaced) :]], key=lambda row: (row[0], _stage(row[3])))
+    paths, modes, oids, flags = map(list, zip(*kept, strict=True)) if kept else ([], [], [], [])
+    return IndexLines(paths, modes, oids, flags)
 
 
 def _bitmaps(data: bytes, most: int) -> tuple[frozenset[int], list[int]]:

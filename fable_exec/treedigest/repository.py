@@ -15,7 +15,7 @@ import attrs
 
 from fable_exec.errors import FableExecError, PathError, PathNotFound, StateUnreadable
 from fable_exec.pathguard import FileContent, FileKind, Workspace, WorkspacePath
-from fable_exec.treedigest.gitindex import IndexLine, listing_sha256, read_index
+from fable_exec.treedigest.gitindex import IndexLines, listing_sha256, read_index
 
 __all__ = ["Repository", "open_repository"]
 
@@ -108,9 +108,9 @@ class Repository:
         """The bytes of the index, None where there is none yet."""
         return self.own.content("index", MAX_INDEX_BYTES)
 
-    def lines(self, index: FileContent | None) -> list[IndexLine]:
+    def lines(self, index: FileContent | None) -> IndexLines:
         """What is staged. Raises StateUnreadable where it cannot be told."""
-        return [] if index is None else read_index(index.data, "index", self._shared_index)
+        return IndexLines([], [], [], []) if index is None else read_index(index.data, "index", self._shared_index)
 
     def _shared_index(self, oid: str) -> bytes:
         name = f"sharedindex.{oid}"
