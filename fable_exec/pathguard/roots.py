@@ -84,21 +84,27 @@ class Root:
         Raises:
             PathNotFound: it was removed, and would look like an empty directory.
         """
-        with self._lock:
-            if self.closed:
-                raise ValueError("the workspace is closed")
-            self._users += 1
+        self._begin_use()
         try:
             with translated(str(path)):
                 if self.directory.is_removed():
                     raise fact("workspace-gone", str(path))
                 yield self.directory
         finally:
-            with self._lock:
-                self._users -= 1
-                last = self.closed and self._users == 0
-            if last:
-                self.directory.close()
+            self._end_use()
+
+    def _begin_use(self) -> None:
+        with self._lock:
+            if self.closed:
+                raise ValueError("the workspace is closed")
+            self._users += 1
+
+    def _end_use(self) -> None:
+        with self._lock:
+            self._users -= 1
+            last = self.closed and self._users == 0
+        if last:
+            self.directory.close()
 
     @contextlib.contextmanager
     def directory_at(self, path: WorkspacePath, names: tuple[str, ...] | None = None) -> Iterator[Directory]:
@@ -113,8 +119,13 @@ class Root:
 
     def listable(self, path: WorkspacePath) -> int | None:
         """A descriptor of the directory at `path` that can be listed; None where `directory_at` has to say why not."""
-        with self.lent(path) as root:
-            return self.resolver.listable(root, path.components) if path.components else None
+        if not path.components:
+            return None
+        self._begin_use()
+        try:
+            return self.resolver.listable(self.directory, path.components)  # nothing is found below one that was removed
+        finally:
+            self._end_use()
 
     def parent_of(self, path: WorkspacePath) -> contextlib.AbstractContextManager[Directory]:
         """The directory that holds the last name of `path`."""

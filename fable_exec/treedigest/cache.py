@@ -1,8 +1,9 @@
-"""Rows of files that were read before, by what stat says of them: a hint that saves reading an unchanged tree.
+"""What was read before, by what stat says of it: a hint that saves listing and reading an unchanged tree.
 
-A file that changes always gets another ctime, so one with the same stamps has the same content: unless a process writes to it
-through a mapping, the clock was set back, or the cache was forged. So it is for progress and differences, never for a digest that
-is to bind something. The cache is private to the user (0600 in 0700) and lies outside the workspace.
+A file that changes always gets another ctime, so one with the same stamps has the same content, and a directory the same names:
+unless a process writes to it through a mapping, the clock was set back, or the cache was forged. So it is for progress and
+differences, never for a digest that is to bind something. The cache is private to the user (0600 in 0700) and lies outside the
+workspace.
 """
 
 from __future__ import annotations
@@ -23,26 +24,39 @@ import attrs
 from fable_exec.errors import StateUnreadable
 from fable_exec.pathguard import Workspace, WorkspacePath
 from fable_exec.privatefiles import directory_fault_of, fault_of
-from fable_exec.treedigest.watching import STAMP_NUMBERS, could_hide_a_change, stamps_of
+from fable_exec.treedigest.watching import STAMP_NUMBERS, could_hide_a_change, stamps_of, statuses_now
 
 __all__ = ["DigestCache"]
 
-_FORMAT = "fable-exec-digest-cache/1"
+_FORMAT = "fable-exec-digest-cache/2"
 _MAX_BYTES = 1 << 30
 _MAX_DIRECTORIES = 4_000_000
 _DIGEST_BYTES = 32
-_LENGTHS = struct.Struct("<QIIII")
+_LENGTHS = struct.Struct("<QIIIIII")
+_STAMP_BYTES = STAMP_NUMBERS * 8
 _NEVER = array("q", [-1] * STAMP_NUMBERS)
 
 
 @attrs.frozen
 class _Kept:
-    """One directory: its device, the names of its leaves, their stamps, their rows; joined, to be compared whole."""
+    """One directory: its device, its stamp, the names of directories in it; of its leaves names, stamps and rows, each joined."""
 
     device: int
+    stamp: bytes
+    """Empty where the names are not all of them, or could change behind it."""
+    directories: bytes
     names: bytes
     stamps: bytes
     rows: bytes
+
+
+@attrs.frozen
+class Unchanged:
+    """A directory that is as it was: the names in it, and the rows of the leaves, one a line."""
+
+    directories: list[str]
+    names: list[str]
+    rows: str
 
 
 class DigestCache:
@@ -83,36 +97,57 @@ class DigestCache:
             with contextlib.suppress(OSError):
                 self._save(self._encode())
 
-    def rows(self, path: str, device: int, names: list[str], statuses: Sequence[os.stat_result]) -> list[str | None] | None:
-        """The rows of what has not changed, None in the place of each that has; None where nothing of the directory is known."""
+    def unchanged(self, path: str, fd: int, status: os.stat_result) -> Unchanged | None:
+        """The directory `fd`, of which fstat says `status`, by a look at each leaf alone; None if it is not as it was."""
+        kept = self._known.get(path)
+        if kept is None or kept.device != status.st_dev or kept.stamp != stamps_of([status]).tobytes():
+            return None
+        names = _apart(kept.names)
+        statuses = statuses_now(fd, names)
+        if statuses is None or kept.stamps != stamps_of(statuses).tobytes():
+            return None
+        self._met[path] = kept
+        return Unchanged(_apart(kept.directories), names, kept.rows.decode())
+
+    def rows(self, path: str, device: int, names: list[str], statuses: Sequence[os.stat_result]) -> list[str | None]:
+        """The rows of leaves that have not changed, None in the place of others."""
         kept = self._known.get(path)
         if kept is None or kept.device != device:
-            return None
-        if kept.names == _joined(names) and kept.stamps == stamps_of(statuses).tobytes():
-            self._met[path] = kept
-            return list(kept.rows.decode().split("\n")) if names else []
-        return self._rows_one_by_one(kept, names, statuses)
+            return [None] * len(names)
+        old_names, old_rows = _apart(kept.names), kept.rows.decode().split("\n")
+        old_stamps = [kept.stamps[at : at + _STAMP_BYTES] for at in range(0, len(kept.stamps), _STAMP_BYTES)]
+        if not len(old_names) == len(old_rows) == len(old_stamps):
+            return [None] * len(names)  # there was none, or we did not write that
+        known = dict(zip(zip(old_names, old_stamps, strict=True), old_rows, strict=True))
+        return [known.get((name, stamps_of([status]).tobytes())) for name, status in zip(names, statuses, strict=True)]
 
-    def _rows_one_by_one(self, kept: _Kept, names: list[str], statuses: Sequence[os.stat_result]) -> list[str | None]:
-        size = STAMP_NUMBERS * 8
-        stamps = (kept.stamps[at : at + size] for at in range(0, len(kept.stamps), size))
-        known = dict(
-            zip(os.fsdecode(kept.names).split("/"), zip(stamps, kept.rows.decode().split("\n"), strict=True), strict=True)
-        )
-        found: list[str | None] = []
-        for name, status in zip(names, statuses, strict=True):
-            old_stamps, row = known.get(name, (b"", ""))
-            found.append(row if old_stamps == stamps_of([status]).tobytes() else None)
-        return found
+    def keep(
+        self,
+        path: str,
+        status: os.stat_result,
+        directories: list[str] | None,
+        names: list[str],
+        statuses: Sequence[os.stat_result],
+        rows: list[str],
+    ) -> None:
+        """Note a directory; what may since have changed behind its stamps is noted such that it will be read again.
 
-    def keep(self, path: str, device: int, names: list[str], statuses: Sequence[os.stat_result], rows: list[str]) -> None:
-        """Note what was read; a file that may since have changed behind its stamps is noted such that it will be read again."""
+        Args:
+            status: of before it was listed.
+            directories: names of those in it; None where it has to be listed anew in any case.
+        """
         stamps = stamps_of(statuses)
-        for number, status in enumerate(statuses):
-            if could_hide_a_change(status.st_ctime_ns, self._began_ns):
+        for number, leaf in enumerate(statuses):
+            if self._could_hide(leaf):
                 stamps[number * STAMP_NUMBERS : (number + 1) * STAMP_NUMBERS] = _NEVER
-        self._met[path] = _Kept(device, _joined(names), stamps.tobytes(), "\n".join(rows).encode("utf-8", "surrogatepass"))
+        stamp = b"" if directories is None or self._could_hide(status) else stamps_of([status]).tobytes()
+        self._met[path] = _Kept(
+            status.st_dev, stamp, _joined(directories or []), _joined(names), stamps.tobytes(), "\n".join(rows).encode()
+        )  # fmt: skip
         self._changed = True
+
+    def _could_hide(self, status: os.stat_result) -> bool:
+        return could_hide_a_change(status.st_ctime_ns, self._began_ns)
 
     def _refuse_inside(self, workspace: Workspace) -> None:
         place = os.path.realpath(self.path)
@@ -152,10 +187,8 @@ class DigestCache:
         parts = [json.dumps(header).encode(), b"\n"]
         for path, kept in self._met.items():
             raw = os.fsencode(path)
-            parts += [
-                _LENGTHS.pack(kept.device, len(raw), len(kept.names), len(kept.stamps), len(kept.rows)),
-                raw, kept.names, kept.stamps, kept.rows,
-            ]  # fmt: skip
+            texts = (raw, kept.stamp, kept.directories, kept.names, kept.stamps, kept.rows)
+            parts += [_LENGTHS.pack(kept.device, *map(len, texts)), *texts]
         body = b"".join(parts)
         return body + hashlib.sha256(body).digest()
 
@@ -175,13 +208,16 @@ class DigestCache:
             for length in lengths:
                 parts.append(data[position : position + length])
                 position += length
-            path, names, stamps, rows = parts
-            count = names.count(b"/") + 1 if names else 0
-            if len(stamps) != count * STAMP_NUMBERS * 8 or (rows.count(b"\n") + 1 if rows else 0) != count:
-                raise ValueError("not one stamp and one row for each name")
-            found[os.fsdecode(path)] = _Kept(device, names, stamps, rows)
+            path, *texts = parts
+            found[os.fsdecode(path)] = _Kept(device, *texts)
+        if position != len(data) - _DIGEST_BYTES:
+            raise ValueError("not as long as it says")
         return found, dict(header["listings"])
 
 
 def _joined(names: list[str]) -> bytes:
     return os.fsencode("/".join(names))
+
+
+def _apart(joined: bytes) -> list[str]:
+    return os.fsdecode(joined).split("/") if joined else []

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Any
 
@@ -140,15 +141,17 @@ class DirectoryText:
 def tree_manifest(directories: Iterable[DirectoryText], engine_directory: str | None) -> bytes:
     """The manifest: every directory once, sorted by the bytes of its path."""
     by_path = {each.path: each for each in directories}
-    texts = ",".join(_tree_directory(by_path[path]) for path in in_byte_order(by_path))
     engine = "null" if engine_directory is None else name_json(engine_directory)
-    return f'{{"directories":[{texts}],"engine_directory":{engine},"format":"{FORMAT}"}}'.encode()
+    written = chain.from_iterable((",", *_directory_parts(by_path[path])) for path in in_byte_order(by_path))
+    next(written, None)  # no comma before the first
+    return "".join(('{"directories":[', *written, f'],"engine_directory":{engine},"format":"{FORMAT}"}}')).encode()
 
 
-def _tree_directory(found: DirectoryText) -> str:
+def _directory_parts(found: DirectoryText) -> tuple[str, str, str]:
+    """The text in parts: most of it is `rows`, and is copied once, into the manifest."""
     git = "" if found.git is None else f'"git":{canonical_json(dict(found.git))},'
     mode = f"{found.mode & _PERMISSIONS:04o}"
-    return f'{{"entries":[{found.rows}],{git}"mode":"{mode}","path":{name_json(found.path)}}}'
+    return '{"entries":[', found.rows, f'],{git}"mode":"{mode}","path":{name_json(found.path)}}}'
 
 
 def engine_row(name: str) -> str:
@@ -202,10 +205,9 @@ def loki_excluded(engine_directory: str | None) -> tuple[str, ...]:
 
 def loki_manifest(rows: Mapping[str, str], engine_directory: str | None) -> bytes:
     """The manifest of all rows, by path; sorted by code points."""
-    entries = ",".join([rows[path] for path in sorted(rows)])
     at_top = json.dumps(loki_excluded(engine_directory), separators=(",", ":"))
     anywhere = json.dumps(LOKI_EXCLUDED, separators=(",", ":"))
-    return (
-        f'{{"entries":[{entries}],"excluded_walk_directories":{anywhere},'
-        f'"filesystem_walk_excluded_top_level_directories":{at_top},"version":3}}'
-    ).encode("ascii")
+    entries = ",".join([rows[path] for path in sorted(rows)]).encode("ascii")
+    head = b'{"entries":['
+    rules = f'"excluded_walk_directories":{anywhere},"filesystem_walk_excluded_top_level_directories":{at_top},"version":3'
+    return b"".join((head, entries, b"],", rules.encode("ascii"), b"}"))

@@ -19,7 +19,7 @@ from fable_exec.pathguard.directories import HeldDirectory
 from fable_exec.pathguard.facts import translated
 from fable_exec.pathguard.reasons import denied
 from fable_exec.treedigest.forms import LOKI_EXCLUDED, loki_bare, loki_excluded, loki_gitlink, loki_manifest
-from fable_exec.treedigest.gitindex import GITLINK, IndexLine
+from fable_exec.treedigest.gitindex import GITLINK, IndexLine, IndexLines
 from fable_exec.treedigest.reading import Moving
 from fable_exec.treedigest.repository import open_repository
 from fable_exec.treedigest.scanning import Scanned, Scanner, unstable
@@ -43,7 +43,8 @@ def unreadable_row(path: str) -> str:
 class _Worktree:
     """What git knows of the worktree at the scanner's top: paths in its index, what it says of submodules, and its HEAD."""
 
-    tracked: set[str]
+    tracked: list[str]
+    """A path that is being merged is in it more than once."""
     gitlinks: dict[str, list[IndexLine]]
     head_oid: str
 
@@ -67,7 +68,8 @@ def _manifest(scanner: Scanner, engine_directory: str | None, known: dict[tuple[
     rows = _walked(scanner, worktree.gitlinks, dropped, frozenset(loki_excluded(engine_directory)))
     for path in _not_dropped(worktree.gitlinks, dropped):
         rows[path] = _gitlink_row(scanner, worktree, path, engine_directory, known, nested)
-    rows.update(_looked_up(scanner, _not_dropped(worktree.tracked - rows.keys(), dropped)))
+    missing = {path for path in worktree.tracked if path not in rows}
+    rows.update(_looked_up(scanner, _not_dropped(missing, dropped)))
     return loki_manifest(rows, engine_directory)
 
 
@@ -92,13 +94,18 @@ def _worktree(scanner: Scanner) -> _Worktree | None:
         if scanner.watch is not None:
             scanner.watch.note_answer("/".join((*top, _GIT)), ask, (head_oid, "" if index is None else index.sha256))
         lines = repository.lines(index)
-    paths = _decoded([line.path for line in lines])
-    linked = {path for path, line in zip(paths, lines, strict=True) if line.mode == GITLINK}
+    paths = _decoded(lines.paths)
+    return _Worktree(paths, _gitlinks(paths, lines) if GITLINK in lines.modes else {}, head_oid)
+
+
+def _gitlinks(paths: list[str], lines: IndexLines) -> dict[str, list[IndexLine]]:
+    """All lines of each path that is a submodule in one of them."""
+    linked = {path for path, mode in zip(paths, lines.modes, strict=True) if mode == GITLINK}
     gitlinks: dict[str, list[IndexLine]] = {}
-    for path, line in zip(paths, lines, strict=True) if linked else ():
+    for path, line in zip(paths, lines, strict=True):
         if path in linked:
             gitlinks.setdefault(path, []).append(line)
-    return _Worktree(set(paths), gitlinks, head_oid)
+    return gitlinks
 
 
 def _decoded(paths: list[bytes]) -> list[str]:
@@ -119,7 +126,7 @@ def _walked(
         if scanned is None:
             continue
         prefix = "".join(f"{name}/" for name in components)
-        rows.update(zip([prefix + name for name in scanned.names], scanned.rows, strict=True))
+        rows.update(zip([prefix + name for name in scanned.names], scanned.lines(), strict=True))
         waiting += [
             (*components, name) for name in scanned.directories if name not in left_out and prefix + name not in gitlinks
         ]  # fmt: skip

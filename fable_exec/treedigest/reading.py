@@ -11,6 +11,7 @@ import os
 import stat as stat_bits
 from collections.abc import Callable
 from hashlib import sha256
+from operator import attrgetter
 
 from fable_exec._sys.leases import Lease, give_lease_back, take_read_lease
 from fable_exec.pathguard.directories import HeldDirectory
@@ -21,6 +22,7 @@ SMALL_BYTES = 256 * 1024
 """Read by one call; what is longer, in pieces of this size, which stay in the processor's cache until they are hashed."""
 PROGRESS_BYTES = 16 << 20
 _TRIES = 3
+_stamps = attrgetter("st_ctime_ns", "st_mtime_ns")
 _GONE_OR_SWAPPED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ENODEV)
 
 
@@ -58,7 +60,7 @@ class Reader:
         """
         for _ in range(_TRIES):
             try:
-                fd = directory.open(name, os.O_RDONLY)
+                fd = directory.open_to_read(name)
             except OSError as error:
                 if error.errno in _GONE_OR_SWAPPED:
                     raise Moving(name) from error
@@ -76,7 +78,8 @@ class Reader:
                     found = sha256(data).hexdigest() if len(data) == size else None
                 else:
                     found = self._hash_long(fd, size, name)
-                if found and (self._leases or _has_stood_still(fd, before)):
+                # A lease keeps everybody from writing; without one, a change has moved the stamps.
+                if found and (self._leases or _stamps(os.fstat(fd)) == _stamps(before)):
                     return found, before
             finally:
                 os.close(fd)
@@ -115,8 +118,3 @@ class Reader:
         self.on_part(total)
         if take_read_lease(fd) is Lease.WRITER:
             raise Moving(name, "writer")
-
-
-def _has_stood_still(fd: int, before: os.stat_result) -> bool:
-    after = os.fstat(fd)
-    return before.st_ctime_ns == after.st_ctime_ns and before.st_mtime_ns == after.st_mtime_ns

@@ -66,8 +66,34 @@ class Scanned:
     status: os.stat_result
     directories: list[str]
     names: list[str]
-    """Of what is no directory, in the order of `rows`."""
-    rows: list[str]
+    """Of what is no directory, sorted as text is."""
+    rows: list[str] | str
+    """In the order of `names`: as they were read, or one a line as the cache has them."""
+
+    def lines(self) -> list[str]:
+        """The rows, each by itself."""
+        if isinstance(self.rows, str):
+            return self.rows.split("\n") if self.names else []
+        return self.rows
+
+    def joined(self) -> str:
+        """The rows with commas between."""
+        return self.rows.replace("\n", ",") if isinstance(self.rows, str) else ",".join(self.rows)
+
+
+@attrs.frozen
+class _Listed:
+    """A held directory that was listed. The path in rows begins with `prefix`."""
+
+    directory: HeldDirectory
+    components: tuple[str, ...]
+    path: str
+    prefix: str
+    status: os.stat_result
+    entries: list[os.DirEntry[str]]
+    leaves: list[os.DirEntry[str]]
+    names: list[str]
+    """Of the leaves."""
 
 
 class _Tally:
@@ -163,79 +189,69 @@ class Scanner:
             raise unstable("/".join(components)) from error  # it was there when its parent was listed
 
     def _scan_held(self, directory: HeldDirectory, components: tuple[str, ...], path: str, leave_out: frozenset[str]) -> Scanned:
-        status = directory.status()
+        status, prefix, key = directory.status(), self._prefix(path), "/".join((*self.top, path))
+        if self._cache is not None and not leave_out and (known := self._cache.unchanged(key, directory.fd, status)):
+            self._count(components, path, prefix, len(known.names))
+            return self._done(Scanned(status, known.directories, known.names, known.rows))
         with os.scandir(directory.fd) as listing:
             entries = sorted(listing, key=_name_of)
         taken = [entry for entry in entries if entry.name not in leave_out] if leave_out else entries
         leaves = [entry for entry in taken if not entry.is_dir(follow_symlinks=False)]
         directories = [entry.name for entry in taken if entry.is_dir(follow_symlinks=False)] if len(leaves) < len(taken) else []
-        self._tally.path_bytes += len(components) * _LEVEL_BYTES + len(path) + len(self._prefix(path)) * len(leaves)
+        names = [entry.name for entry in leaves]
+        self._count(components, path, prefix, len(names))
+        listed = _Listed(directory, components, path, prefix, status, entries, leaves, names)
+        if self._cache is None:
+            return self._done(Scanned(status, directories, names, self._rows(listed)))
+        rows = self._cached_rows(self._cache, listed, key, None if leave_out else directories)
+        return self._done(Scanned(status, directories, names, rows))
+
+    def _count(self, components: tuple[str, ...], path: str, prefix: str, leaves: int) -> None:
+        self._tally.path_bytes += len(components) * _LEVEL_BYTES + len(path) + len(prefix) * leaves
         if self._tally.path_bytes > MAX_PATH_BYTES:
             raise PathError(
                 f"no digest: the paths of the tree are longer than {MAX_PATH_BYTES} bytes together", reason="too-large", path=path
             )  # fmt: skip
-        rows = self._rows(directory, components, path, status, entries, leaves)
-        self._tally.files += len(leaves)
-        self._tally.tell()
-        return Scanned(status, directories, [entry.name for entry in leaves], rows)
 
-    def _rows(
-        self,
-        directory: HeldDirectory,
-        components: tuple[str, ...],
-        path: str,
-        status: os.stat_result,
-        entries: list[os.DirEntry[str]],
-        leaves: list[os.DirEntry[str]],
-    ) -> list[str]:
-        prefix = self._prefix(path)
-        if self._cache is not None:
-            return self._cached_rows(self._cache, directory, prefix, path, status, leaves)
-        found = [self._leaf(directory, prefix, entry) for entry in leaves]
+    def _done(self, scanned: Scanned) -> Scanned:
+        self._tally.files += len(scanned.names)
+        self._tally.tell()
+        return scanned
+
+    def _rows(self, listed: _Listed) -> list[str]:
+        directory, prefix, file, other = listed.directory, listed.prefix, self._file, self._other
+        found = [
+            (file if entry.is_file(follow_symlinks=False) else other)(directory, prefix, entry.name) for entry in listed.leaves
+        ]
         rows = [row for _, row in found]
         if self.watch is not None:
             self.watch.note_directory(
                 Seen(
-                    components=(*self.top, *components), stamp=stamp_of(status), names=[entry.name for entry in entries],
-                    leaves=[entry.name for entry in leaves], stamps=stamps_of([seen for seen, _ in found]), rows=rows,
-                    row_of=functools.partial(self._row_again, path),
+                    components=(*self.top, *listed.components), stamp=stamp_of(listed.status),
+                    names=[entry.name for entry in listed.entries], leaves=listed.names,
+                    stamps=stamps_of([status for status, _ in found]), rows=rows,
+                    row_of=functools.partial(self._row_again, listed.path),
                 )
             )  # fmt: skip
         return rows
 
-    def _cached_rows(
-        self,
-        cache: DigestCache,
-        directory: HeldDirectory,
-        prefix: str,
-        path: str,
-        status: os.stat_result,
-        leaves: list[os.DirEntry[str]],
-    ) -> list[str]:
-        names = [entry.name for entry in leaves]
+    def _cached_rows(self, cache: DigestCache, listed: _Listed, key: str, directories: list[str] | None) -> list[str]:
         try:
-            statuses = [entry.stat(follow_symlinks=False) for entry in leaves]
+            statuses = [entry.stat(follow_symlinks=False) for entry in listed.leaves]
         except PermissionError:  # listed and not searched: there are no stamps
-            return [self._leaf(directory, prefix, entry)[1] for entry in leaves]
-        key = "/".join((*self.top, path))
-        rows = cache.rows(key, status.st_dev, names, statuses)
-        if rows is not None and None not in rows:
-            return rows  # type: ignore[return-value]  # none of them is None
-        read: list[str] = []
-        for number, entry in enumerate(leaves):
-            known = None if rows is None else rows[number]
-            if known is None:
-                statuses[number], known = self._leaf(directory, prefix, entry)
-            read.append(known)
-        cache.keep(key, status.st_dev, names, statuses, read)
-        return read
+            return self._rows(listed)
+        rows: list[str] = []
+        known = cache.rows(key, listed.status.st_dev, listed.names, statuses)
+        for number, (name, row) in enumerate(zip(listed.names, known, strict=True)):
+            if row is None:
+                read = self._file if stat_bits.S_ISREG(statuses[number].st_mode) else self._other
+                statuses[number], row = read(listed.directory, listed.prefix, name)
+            rows.append(row)
+        cache.keep(key, listed.status, directories, listed.names, statuses, rows)
+        return rows
 
     def _prefix(self, path: str) -> str:
         return f"{path}/" if path and self._form.whole_paths else ""
-
-    def _leaf(self, directory: HeldDirectory, prefix: str, entry: os.DirEntry[str]) -> tuple[os.stat_result, str]:
-        read = self._file if entry.is_file(follow_symlinks=False) else self._other
-        return read(directory, prefix, entry.name)
 
     def _row_again(self, path: str, directory: HeldDirectory, name: str) -> str:
         return self.leaf(directory, path, name)[1]

@@ -33,17 +33,17 @@ def digest_tree(scanner: Scanner, engine_directory: str | None, listings: dict[s
         left_out = {engine, _GIT if git is not None else None}
         waiting += [(*components, name) for name in scanned.directories if name not in left_out]
         rows = _rows_in_order(scanned, engine if engine in scanned.directories else None)
-        found.append(DirectoryText("/".join(components), scanned.status.st_mode, ",".join(rows), git))
+        found.append(DirectoryText("/".join(components), scanned.status.st_mode, rows, git))
     return tree_manifest(found, engine_directory)
 
 
-def _rows_in_order(scanned: Scanned, engine: str | None) -> list[str]:
+def _rows_in_order(scanned: Scanned, engine: str | None) -> str:
     if engine is None and all(map(str.isascii, scanned.names)):
-        return scanned.rows  # sorted as they were listed
-    by_name = dict(zip(scanned.names, scanned.rows, strict=True))
+        return scanned.joined()  # sorted as they were listed
+    by_name = dict(zip(scanned.names, scanned.lines(), strict=True))
     if engine is not None:
         by_name[engine] = engine_row(engine)
-    return [by_name[name] for name in in_byte_order(by_name)]
+    return ",".join([by_name[name] for name in in_byte_order(by_name)])
 
 
 def _git_state(

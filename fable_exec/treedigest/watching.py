@@ -8,6 +8,7 @@ as it is when a file is changed twice within one tick. So what was changed just 
 from __future__ import annotations
 
 import os
+import struct
 import time
 from array import array
 from collections.abc import Callable, Iterable, Sequence
@@ -31,6 +32,7 @@ __all__ = [
     "could_hide_a_change",
     "stamp_of",
     "stamps_of",
+    "statuses_now",
 ]
 
 Stamp = tuple[int, int, int, int]
@@ -54,10 +56,12 @@ stamp_of: Callable[[os.stat_result], Stamp] = attrgetter("st_ctime_ns", "st_mtim
 
 def stamps_of(statuses: Sequence[os.stat_result]) -> array[int]:
     """All their stamps, one after the other: compared at once, and nothing for the garbage collector to look through."""
+    numbers = list(chain.from_iterable(map(stamp_of, statuses)))
     try:
-        return array("q", chain.from_iterable(map(stamp_of, statuses)))
-    except OverflowError:  # an inode number of 64 bits
-        return array("q", [(number + _HALF) % (2 * _HALF) - _HALF for status in statuses for number in stamp_of(status)])
+        packed = struct.pack(f"{len(numbers)}q", *numbers)  # array() would take them one by one
+    except struct.error:  # an inode number of 64 bits
+        packed = struct.pack(f"{len(numbers)}q", *[(number + _HALF) % (2 * _HALF) - _HALF for number in numbers])
+    return array("q", packed)
 
 
 def could_hide_a_change(changed_ns: int, read_ns: int) -> bool:
@@ -151,7 +155,7 @@ class Watch:
         """The names of what is not as it was; "" for the directory itself."""
         if stamp_of(os.fstat(fd)) != seen.stamp or (read and sorted(os.listdir(fd)) != seen.names):
             return [""]
-        statuses = _statuses_now(fd, seen.leaves)
+        statuses = statuses_now(fd, seen.leaves)
         if statuses is None:
             return [""]
         now = stamps_of(statuses)
@@ -175,7 +179,7 @@ def _one(stamps: array[int], number: int) -> array[int]:
     return stamps[number * STAMP_NUMBERS : (number + 1) * STAMP_NUMBERS]
 
 
-def _statuses_now(fd: int, names: list[str]) -> list[os.stat_result] | None:
+def statuses_now(fd: int, names: list[str]) -> list[os.stat_result] | None:
     """None when one of them is gone."""
     try:
         return [os.stat(name, dir_fd=fd, follow_symlinks=False) for name in names]

@@ -13,6 +13,7 @@ import pytest
 from fable_exec.errors import StateUnreadable
 from fable_exec.treedigest import DigestCache, Profile, Progress, tree_digest
 from fable_exec.treedigest.reading import Reader
+from tests.treedigest.test_gitindex import git
 from tests.treedigest.test_loki import repository
 
 
@@ -122,9 +123,62 @@ def test_a_cache_with_other_counts_than_it_should_have_counts_as_empty(
     (workspace / "a").write_text("x")
     first = cached(settle(workspace), cache)
     body = cache.path.read_bytes()[:-32]
-    for change in (body.replace(b'}{"', b'}\n{"'), body + bytes(8), body.replace(b'{"kind"', b'\n"kind"', 1)):
+    for change in (body[:-8], body + bytes(8), body.replace(b'"directories": 1', b'"directories": 2')):
+        assert change != body
         cache.path.write_bytes(change + hashlib.sha256(change).digest())
+        read.clear()
         assert cached(workspace, cache) == first
+        assert read == ["a"]
+
+
+def test_a_directory_with_more_rows_than_names_counts_as_unknown(workspace: Path, cache: DigestCache, read: list[str]) -> None:
+    (workspace / "a").write_text("x")
+    cached(settle(workspace), cache)
+    change = cache.path.read_bytes()[:-32].replace(b'{"kind"', b'\n"kind"', 1)
+    cache.path.write_bytes(change + hashlib.sha256(change).digest())
+    (workspace / "b").write_text("y")  # so that rows have to be told apart
+    read.clear()
+    assert cached(workspace, cache) == tree_digest(workspace, level="fast").sha256
+    assert read[:2] == ["a", "b"]
+
+
+def test_an_unchanged_directory_is_not_listed_again(workspace: Path, cache: DigestCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(repository(workspace, "a", "sub/b", "sub/deeper/c"))
+    (workspace / "empty").mkdir()
+    before = cached(settle(workspace), cache)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", None)
+        assert cached(workspace, cache) == before
+    (workspace / "sub/deeper/new").touch()
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(TypeError):
+        patched.setattr(os, "scandir", None)
+        cached(workspace, cache)
+
+
+def test_a_directory_that_was_changed_a_moment_ago_is_listed_again(
+    workspace: Path, cache: DigestCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(repository(workspace, "a"))
+    (workspace / "new").mkdir()  # a name more, behind which another one could come within the tick of the clock
+    cached(workspace, cache)
+    listed: list[int] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda fd: (listed.append(fd), scandir(fd))[1])
+    cached(workspace, cache)
+    assert len(listed) == 2  # the top, and the new one
+
+
+def test_names_that_are_left_out_in_one_place_are_not_lost_in_another(workspace: Path, cache: DigestCache) -> None:
+    """What is left out of a directory depends on whether a worktree has its top there, which no stamp of it tells."""
+    settle(repository(workspace / "sub", "a"))
+    settle(repository(workspace, "b"))
+    (workspace / "sub/.loki").write_text("a file in the engine's place")
+    settle(workspace)
+    assert cached(workspace, cache, "loki-v3") == tree_digest(workspace, "loki-v3").sha256
+    git(workspace, "-c", "advice.addEmbeddedRepo=false", "add", "sub")
+    assert cached(workspace, cache, "loki-v3") == tree_digest(workspace, "loki-v3").sha256
+    git(workspace, "rm", "-q", "--cached", "sub")
+    assert cached(workspace, cache, "loki-v3") == tree_digest(workspace, "loki-v3").sha256
 
 
 def test_a_cache_is_of_one_workspace_and_one_profile(workspace: Path, cache: DigestCache, read: list[str]) -> None:
