@@ -41,7 +41,9 @@ def repository(top: Path, *options: str, count: int = 300) -> Path:
 
 def lines_of(top: Path) -> list[IndexLine]:
     directory = top / ".git"
-    return read_index((directory / "index").read_bytes(), "index", lambda oid: (directory / f"sharedindex.{oid}").read_bytes())
+    return list(
+        read_index((directory / "index").read_bytes(), "index", lambda oid: (directory / f"sharedindex.{oid}").read_bytes())
+    )
 
 
 def lines_by_git(top: Path) -> list[tuple[bytes, int, str, int]]:
