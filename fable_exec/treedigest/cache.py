@@ -141,10 +141,10 @@ class DigestCache:
             if self._could_hide(leaf):
                 stamps[number * STAMP_NUMBERS : (number + 1) * STAMP_NUMBERS] = _NEVER
         stamp = b"" if directories is None or self._could_hide(status) else stamps_of([status]).tobytes()
-        self._met[path] = _Kept(
+        kept = self._met[path] = _Kept(
             status.st_dev, stamp, _joined(directories or []), _joined(names), stamps.tobytes(), "\n".join(rows).encode()
         )  # fmt: skip
-        self._changed = True
+        self._changed = self._changed or kept != self._known.get(path)
 
     def _could_hide(self, status: os.stat_result) -> bool:
         return could_hide_a_change(status.st_ctime_ns, self._began_ns)

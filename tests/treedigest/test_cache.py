@@ -155,6 +155,16 @@ def test_an_unchanged_directory_is_not_listed_again(workspace: Path, cache: Dige
         cached(workspace, cache)
 
 
+@pytest.mark.parametrize("profile", Profile)
+def test_a_cache_that_has_nothing_to_learn_is_not_written(profile: Profile, workspace: Path, cache: DigestCache) -> None:
+    settle(repository(workspace, "a", "sub/b", ".loki/state"))
+    for _ in range(2):  # the first reads what was just made
+        cached(settle(workspace), cache, profile)
+    before = cache.path.stat()
+    cached(workspace, cache, profile)
+    assert os.path.samestat(cache.path.stat(), before)  # it is replaced when it is written
+
+
 def test_a_directory_that_was_changed_a_moment_ago_is_listed_again(
     workspace: Path, cache: DigestCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
