@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fable_exec.supervisor import Supervisor
-from tests.cli.typed import started, the_object, typed_here, until
+from tests.cli.supervising import supervise
+from tests.cli.typed import started, the_object, until
 
 pytestmark = pytest.mark.requires_ability("confinement")
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """Where the executions of one test lie."""
-    return tmp_path / "executions"
-
-
-def supervise(verb: str, root: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """One sub-command on `root`, to its end."""
-    return typed_here("supervise", verb, "--root", str(root), *arguments)
 
 
 def ended(root: Path, execution_id: str) -> dict[str, Any]:
