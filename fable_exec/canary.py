@@ -12,8 +12,8 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Literal
 
 import attrs
@@ -22,8 +22,9 @@ from fable_exec._launcher.proctree import started_at
 from fable_exec.errors import ConfinementUnavailable
 from fable_exec.outcome import Applied
 from fable_exec.runner import Runner
+from fable_exec.runner.zygote import temporary_directory
 
-__all__ = ["ATTEMPTS", "Attempt", "CanaryReport", "judge", "report_of", "run_canary"]
+__all__ = ["ATTEMPTS", "Attempt", "CanaryReport", "judge", "report_of", "run_canary", "unproved"]
 
 _LONGEST_BAIT_PARENT = 60
 """sun_path holds 107 bytes (unix(7)): what is left is for the bait's own names."""
@@ -102,13 +103,24 @@ def report_of(
     Raises:
         ConfinementUnavailable: that was no answer, so nothing is proved.
     """
-    with _bait(open_ports) as bait:
+    with ExitStack() as stack:
+        try:
+            bait = _laid(stack, open_ports)
+        except OSError as error:
+            raise unproved(error) from error
         written = send({**bait, "reserved_port": reserved_ports[0] if reserved_ports else None})
     try:
         answers = json.loads(written)
         return CanaryReport(tuple(Attempt(name, ATTEMPTS[name], answers[name]) for name in ATTEMPTS if name in answers))
     except (ValueError, TypeError, KeyError) as error:
         raise ConfinementUnavailable("the canary gave no answer", reason=str(error)) from error
+
+
+def unproved(error: OSError) -> ConfinementUnavailable:
+    """Nothing can be proved, for want of room or of descriptors for what a canary is sent after."""
+    reason = f"{os.strerror(error.errno or 0)} in {error.filename or temporary_directory()}"
+    text = f"confinement cannot be proved: {reason}; mend that, or name another directory by TMPDIR"
+    return ConfinementUnavailable(text, reason=reason, errno=error.errno)
 
 
 def judge(
@@ -134,34 +146,34 @@ def _judged(each: Applied, broken_by: tuple[str, ...]) -> Applied:
 
 def _bait_parent() -> str:
     """The temporary directory, unless a socket's path in it would be too long to bind: then the system's."""
-    parent = tempfile.gettempdir()
+    parent = temporary_directory()
     return parent if len(os.fsencode(parent)) <= _LONGEST_BAIT_PARENT else "/tmp"
 
 
-@contextmanager
-def _bait(open_ports: Collection[int]) -> Iterator[Mapping[str, Any]]:
-    """A directory beside the workspace with a secret and a listening socket, an abstract socket and a TCP port."""
-    with ExitStack() as stack:
-        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="fable-exec-bait-", dir=_bait_parent()))
-        os.chmod(directory, 0o777)  # before anything is put into it: the host's umask may have taken every right
-        secret = os.path.join(directory, "secret")
-        with open(secret, "w", encoding="ascii") as file:
-            file.write("secret")
-            os.chmod(secret, 0o644)
-        socket_file, abstract_name = os.path.join(directory, "socket"), f"fable-exec-{os.urandom(8).hex()}"
-        for address in (socket_file, "\0" + abstract_name):
-            _listen(stack, socket.AF_UNIX, address)
-        os.chmod(socket_file, 0o777)
-        port = _listening_port(stack, open_ports)
-        yield {
-            "directory": directory,
-            "secret": secret,
-            "socket_file": socket_file,
-            "abstract_name": abstract_name,
-            "tcp_port": port,
-            "host_pid": os.getpid(),
-            "host_started": started_at("self"),
-        }
+def _laid(stack: ExitStack, open_ports: Collection[int]) -> Mapping[str, Any]:
+    """The bait: a directory beside the workspace with a secret and a listening socket, an abstract socket and a TCP port.
+
+    The secret is an empty file: a full disk still has those.
+    """
+    directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="fable-exec-bait-", dir=_bait_parent()))
+    os.chmod(directory, 0o777)  # before anything is put into it: the host's umask may have taken every right
+    secret = os.path.join(directory, "secret")
+    with open(secret, "wb"):
+        os.chmod(secret, 0o644)
+    socket_file, abstract_name = os.path.join(directory, "socket"), f"fable-exec-{os.urandom(8).hex()}"
+    for address in (socket_file, "\0" + abstract_name):
+        _listen(stack, socket.AF_UNIX, address)
+    os.chmod(socket_file, 0o777)
+    port = _listening_port(stack, open_ports)
+    return {
+        "directory": directory,
+        "secret": secret,
+        "socket_file": socket_file,
+        "abstract_name": abstract_name,
+        "tcp_port": port,
+        "host_pid": os.getpid(),
+        "host_started": started_at("self"),
+    }
 
 
 def _listening_port(stack: ExitStack, open_ports: Collection[int]) -> int:

@@ -203,7 +203,7 @@ class LaunchFailed(FableExecError, OSError):
     def at(cls, stage: str, number: int, what: str) -> LaunchFailed:
         """The failure of `stage` on `what` with the kernel's `number`."""
         name = errno_names.errorcode.get(number, str(number))
-        meaning = _OF_EXEC.get(number, "") if stage == "exec" else ""
+        meaning = _OF_EXEC.get(number, "") if stage == "exec" else _OF_STAGES.get(stage, "")
         return cls(f"could not start the command: {stage} failed with {name} on {what}{meaning}", stage=stage, errno=number)
 
 
@@ -212,6 +212,7 @@ _OF_EXEC = {
     errno_names.ENOENT: ": it is not there, or the interpreter or loader that it names",
 }
 """What execve(2) means; it says the same of a file and of the interpreter behind it."""
+_OF_STAGES = {"private_directory": ": make room and see that it may be written, or name another directory by TMPDIR"}
 
 
 class AuditUnavailable(FableExecError, OSError):

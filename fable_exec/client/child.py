@@ -132,10 +132,10 @@ def _started(policy: BrokerPolicy, program: str) -> Child:
         ours_admin, its_admin = socket.socketpair()
         ours.callback(ours_admin.close)
         theirs.callback(its_admin.close)
-        document = theirs.enter_context(tempfile.TemporaryFile())
+        document = theirs.enter_context(_unnamed_file())
         document.write(dump_json(policy).encode())
         document.seek(0)
-        complaints = ours.enter_context(tempfile.TemporaryFile())
+        complaints = ours.enter_context(_unnamed_file())
         our_requests, its_requests = socket.socketpair()
         ours.callback(our_requests.close)
         theirs.callback(its_requests.close)
@@ -158,6 +158,14 @@ def _started(policy: BrokerPolicy, program: str) -> Child:
             raise LaunchFailed.at("server", error.errno or 0, program) from error
         ours.pop_all()
     return Child(process, our_requests, our_answers, ours_admin, complaints)
+
+
+def _unnamed_file() -> IO[bytes]:
+    """In memory where the kernel has that, so that a full disk is no reason to start nothing."""
+    if sys.platform == "linux":
+        with suppress(OSError):  # a filter around this process may refuse the call
+            return os.fdopen(os.memfd_create("fable-exec"), "w+b")
+    return tempfile.TemporaryFile()
 
 
 def _take_standard_numbers(until_started: ExitStack) -> None:

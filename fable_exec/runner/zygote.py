@@ -26,6 +26,7 @@ _CLOSE_SECONDS = 4.0
 _DYING_SECONDS = 0.2
 _REMOVE_SECONDS = 1.0
 _REMOVE_PAUSE_SECONDS = 0.01
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 @attrs.frozen(kw_only=True)
@@ -209,7 +210,7 @@ class Zygote:
 
 
 def temporary_directory() -> str:
-    """Where the private directory goes, absolute. tempfile.gettempdir() tries by writing and needs a descriptor."""
+    """Where the private directory goes, absolute. tempfile.gettempdir() writes there, which a full disk refuses."""
     try:
         if tempfile.tempdir:
             return os.path.abspath(os.fsdecode(tempfile.tempdir))  # tempfile leaves TMPDIR=. as it is
@@ -236,6 +237,6 @@ def _cannot_start(error: OSError) -> LaunchFailed:
 
 def _step_failed(plan: Plan, step: str, number: int) -> ConfinementUnavailable:
     reason = f"{step}: {os.strerror(number) if number else 'not known to this launcher'}"
-    return ConfinementUnavailable(
-        f'launch mode "{plan.mode}" was refused by this host at step {reason}', protection=step, reason=reason, errno=number
-    )
+    room = f"; make room in {temporary_directory()}, or name another directory by TMPDIR" if number in _NO_ROOM else ""
+    text = f'launch mode "{plan.mode}" was refused by this host at step {reason}{room}'
+    return ConfinementUnavailable(text, protection=step, reason=reason, errno=number)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,7 @@ from fable_exec.keeper.surroundings import is_apart, is_passed, place_of_runtime
 from fable_exec.laterfiles import standard_place
 from fable_exec.policy import BrokerPolicy, merge
 from fable_exec.runner import Command, WorkspaceIdentity
+from fable_exec.runner.zygote import temporary_directory
 from fable_exec.runtimes import runtime_paths, system_links
 from fable_exec.supervisor.proving import Proofs
 from fable_exec.supervisor.zygote import KeeperZygote
@@ -73,7 +73,7 @@ def request_to_keep(
     directory = ExecutionDirectory.of(root, execution_id)
     user, group = identity.command_owner()
     # A job of another user than its keeper's could not enter the execution's directory.
-    runtime = place_of_runtime(directory.path, None if user == os.geteuid() else tempfile.gettempdir())
+    runtime = place_of_runtime(directory.path, None if user == os.geteuid() else temporary_directory())
     defined = {**_defined(spec, policy, directory), "runtime_directory": str(runtime)}
     whose = {"user": user, "group": group, "workspace": identity.to_wire()}
     common = {

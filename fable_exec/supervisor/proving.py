@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from fable_exec._sys.forks import ProcessLock
-from fable_exec.canary import CanaryReport, judge, report_of
+from fable_exec.canary import CanaryReport, judge, report_of, unproved
 from fable_exec.confine import Plan
 from fable_exec.keeper.surroundings import make_runtime
 from fable_exec.outcome import Applied
 from fable_exec.policy import BrokerPolicy
+from fable_exec.runner.zygote import temporary_directory
 
 __all__ = ["Proofs", "SendCanary"]
 
@@ -51,9 +53,13 @@ class Proofs:
 
 
 def _report(policy: BrokerPolicy, owner: tuple[int, int], send: SendCanary) -> CanaryReport:
-    with tempfile.TemporaryDirectory(prefix="fable-exec-proof-") as parent:
-        os.chmod(parent, 0o711)
-        runtime = Path(parent, "runtime")
-        make_runtime(runtime, *owner)
+    with ExitStack() as stack:
+        try:
+            parent = stack.enter_context(tempfile.TemporaryDirectory(prefix="fable-exec-proof-", dir=temporary_directory()))
+            os.chmod(parent, 0o711)
+            runtime = Path(parent, "runtime")
+            make_runtime(runtime, *owner)
+        except OSError as error:
+            raise unproved(error) from error
         confinement = policy.confinement
         return report_of(lambda bait: send(runtime, bait), confinement.connect_ports, confinement.reserved_ports)
