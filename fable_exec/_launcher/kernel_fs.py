@@ -12,6 +12,8 @@ import errno
 import os
 import sys
 
+AT_FDCWD = -100
+
 RESOLVE_NO_XDEV = 0x01
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_NO_SYMLINKS = 0x04
@@ -137,7 +139,7 @@ def why_no_access(path: str, mode: int) -> int:
     """
     if not _on_linux:
         return errno.ENOSYS
-    return ctypes.get_errno() if _libc.faccessat(-100, _encoded(path), mode, 0) != 0 else 0
+    return ctypes.get_errno() if _libc.faccessat(AT_FDCWD, _encoded(path), mode, 0) != 0 else 0
 
 
 def _encoded(path: str) -> bytes:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from .kernel_errors import checked
 from .typed import Any
 
+AT_FDCWD = -100
 AT_EMPTY_PATH = 0x1000
 AT_SYMLINK_NOFOLLOW = 0x100
 AT_RECURSIVE = 0x8000
@@ -55,10 +56,10 @@ _mount_setattr = _prepared(ctypes.c_long, ctypes.c_char_p, ctypes.c_ulong, ctype
 _pivot_root = _prepared(ctypes.c_char_p, ctypes.c_char_p)
 
 
-def open_tree(path: str, *, recursive: bool, directory: int = -100) -> int:
+def open_tree(path: str, *, recursive: bool) -> int:
     """A detached copy of the mount tree at `path` (the object itself, never a link's target); the descriptor is the caller's."""
     flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW | (AT_RECURSIVE if recursive else 0)
-    return checked(_open_tree(_OPEN_TREE, directory, os.fsencode(path), flags), "open_tree", path)
+    return checked(_open_tree(_OPEN_TREE, AT_FDCWD, os.fsencode(path), flags), "open_tree", path)
 
 
 def copy_tree_of(descriptor: int, *, recursive: bool) -> int:

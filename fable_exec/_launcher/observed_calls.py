@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable
 
 from . import observed_addresses
-from .kernel_fs import openat2
+from .kernel_fs import AT_FDCWD, openat2
 from .kernel_notify import Call, memory_of
 from .linuxos import O_PATH
 from .observed_addresses import Address
@@ -22,7 +22,6 @@ from .typed import Any
 _MAX_PATH_BYTES = 4096  # PATH_MAX
 _MAX_ADDRESS_BYTES = 128  # struct sockaddr_storage
 _MAX_MESSAGES = 16  # that are looked at of one sendmmsg(2)
-_AT_FDCWD = -100
 _AT_SYMLINK_NOFOLLOW, _AT_REMOVEDIR, _AT_SYMLINK_FOLLOW, _AT_EMPTY_PATH = 0x100, 0x200, 0x400, 0x1000
 _NO_REPLACE, _EXCHANGE = 1, 2  # of renameat2(2)
 _NO_FOLLOW, _EMPTY_PATH = -2, -3
@@ -128,13 +127,13 @@ def path_of(call: Call, place: list[int]) -> tuple[str, bool]:
     if text:
         follows = links not in (_NO_FOLLOW, _EMPTY_PATH) and not flags & _AT_SYMLINK_NOFOLLOW
         return absolute(call.pid, descriptor, text), follows
-    if pointer >= 0 and (descriptor == _AT_FDCWD if not call.arguments[pointer] else not flags & _AT_EMPTY_PATH):
+    if pointer >= 0 and (descriptor == AT_FDCWD if not call.arguments[pointer] else not flags & _AT_EMPTY_PATH):
         raise ValueError("no path and no descriptor instead")
-    return f"/proc/{call.pid}/{'cwd' if descriptor == _AT_FDCWD else f'fd/{descriptor}'}", True
+    return f"/proc/{call.pid}/{'cwd' if descriptor == AT_FDCWD else f'fd/{descriptor}'}", True
 
 
 def _descriptor(call: Call, directory: int) -> int:
-    return _AT_FDCWD if directory < 0 else as_int(call.arguments[directory])
+    return AT_FDCWD if directory < 0 else as_int(call.arguments[directory])
 
 
 def _text(call: Call, address: int) -> str:
@@ -147,7 +146,7 @@ def absolute(pid: int, descriptor: int, path: str) -> str:
 
 
 def _base(pid: int, descriptor: int) -> str:
-    base = os.readlink(f"/proc/{pid}/cwd" if descriptor == _AT_FDCWD else f"/proc/{pid}/fd/{descriptor}")
+    base = os.readlink(f"/proc/{pid}/cwd" if descriptor == AT_FDCWD else f"/proc/{pid}/fd/{descriptor}")
     if not base.startswith("/"):
         raise ValueError("a descriptor without a path: a pipe, a socket, memory")
     return base

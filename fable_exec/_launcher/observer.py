@@ -15,6 +15,7 @@ import socket
 from collections.abc import Callable
 
 from . import kernel_notify, observed_addresses, observed_calls, wire
+from .kernel_fs import AT_FDCWD
 from .kernel_notify import Call
 from .linuxos import SOCK_CLOEXEC, SOCK_NONBLOCK
 from .observed_addresses import Address
@@ -25,7 +26,6 @@ from .observed_paths import Attempt
 from .refusals import Ledger, Refusal
 from .typed import Any
 
-_AT_FDCWD = -100
 _REFUSED = [errno.EPERM]
 """What is not known is not let through."""
 _KIND = 0xF
@@ -222,7 +222,7 @@ class Observer:
             self._withdraw(call, refusal)
 
     def _note_socket_file(self, call: Call, operation: str, path: str) -> None:
-        path = observed_calls.absolute(call.pid, _AT_FDCWD, path)
+        path = observed_calls.absolute(call.pid, AT_FDCWD, path)
         if operation == "bind":
             self._note_files(call, [Attempt(operation, path, "absent file", follows=False)])
             return

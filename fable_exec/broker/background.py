@@ -175,18 +175,22 @@ class BackgroundCommands:
         return StartResult(handle=name, command=started.command, cwd=started.cwd)
 
     def read(self, request: ReadCommand) -> ReadCommandResult:
+        """What it wrote since the last read. Raises InvalidRequest for an unknown name, and what following the command met."""
         return self._find(request.handle).read(request.wait_seconds)
 
     def feed(self, request: WriteStdin) -> WriteStdinResult:
+        """Give it input, as much as it takes within _TAKE_SECONDS. Raises Conflict where it takes no more."""
         return self._find(request.handle).feed(request.data, request.close)
 
     def cancel(self, name: str) -> CancelResult:
+        """Have its whole tree ended; returns before that is done. Raises InvalidRequest for an unknown name."""
         command = self._find(name)
         was_running = command.running
         command.started.cancel()
         return CancelResult(cancelled=was_running)
 
     def summaries(self) -> ListCommandsResult:
+        """Those that are remembered, the oldest first."""
         with self._lock:
             known = self._ours()
         return ListCommandsResult(

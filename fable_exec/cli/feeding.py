@@ -11,36 +11,37 @@ from fable_exec.errors import FableExecError
 
 __all__ = ["feed_in_background", "is_left_unread"]
 
+_STDIN = 0
 _READ_BYTES = 1 << 16
 
 
-def feed_in_background(started: StartedCommand, descriptor: int = 0) -> None:
-    """Hand over what can be read from `descriptor` until its end; the command sees that end too.
+def feed_in_background(started: StartedCommand) -> None:
+    """Hand over what can be read until its end; the command sees that end too.
 
     The thread is a daemon: nothing can wake it from a terminal that nobody types at, and this process ends with the command.
     """
-    threading.Thread(target=_feed, args=(started, descriptor), name="fable_exec stdin", daemon=True).start()
+    threading.Thread(target=_feed, args=(started,), name="fable_exec stdin", daemon=True).start()
 
 
-def is_left_unread(descriptor: int = 0) -> bool:
-    """Whether something waits on `descriptor` that was piped or redirected there; a terminal and /dev/null do not count."""
+def is_left_unread() -> bool:
+    """Whether something waits there that was piped or redirected to us; a terminal and /dev/null do not count."""
     if sys.platform == "win32":
         return False
     import fcntl
     import termios
 
     try:
-        if os.isatty(descriptor):
+        if os.isatty(_STDIN):
             return False
-        waiting = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
+        waiting = fcntl.ioctl(_STDIN, termios.FIONREAD, bytes(4))
     except OSError:
         return False  # closed, or nothing that is read
     return int.from_bytes(waiting, sys.byteorder) > 0
 
 
-def _feed(started: StartedCommand, descriptor: int) -> None:
+def _feed(started: StartedCommand) -> None:
     try:
-        while data := os.read(descriptor, _READ_BYTES):
+        while data := os.read(_STDIN, _READ_BYTES):
             started.write_stdin(data)
     except (OSError, FableExecError):
         pass  # unreadable input ends like input that ended; a command that reads no more needs none

@@ -38,18 +38,18 @@ SCHEMA_VERSION = 1
 _UNWRAPPED_COLUMNS = 10_000
 
 
-def print_object(members: Mapping[str, Any], stop: int | None = None) -> None:
+def print_object(members: Mapping[str, Any]) -> None:
     """One JSON object on one line of standard output. ASCII only, so that nothing in it can address a terminal."""
-    _print_json({"schema_version": SCHEMA_VERSION, **members}, stop)
+    _print_json({"schema_version": SCHEMA_VERSION, **members})
 
 
 def print_array(items: Iterable[Any]) -> None:
     """The same of an array."""
-    _print_json(list(items), None)
+    _print_json(list(items))
 
 
-def _print_json(value: Any, stop: int | None) -> None:
-    Outlet(1, stop).write(json.dumps(value, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n")
+def _print_json(value: Any) -> None:
+    Outlet(1).write(json.dumps(value, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n")
 
 
 def print_text(text: str) -> None:

@@ -256,9 +256,9 @@ def _recorded_size(directory: int, name: str) -> int:
         os.close(item)
 
 
-def _size_of(directory: int, left: int = _MAX_MEASURED) -> int:
+def _size_of(directory: int) -> int:
     """What the tree takes on disk, at least a block for each entry; not followed further than _MAX_MEASURED entries."""
-    total, waiting = 0, [os.dup(directory)]
+    total, left, waiting = 0, _MAX_MEASURED, [os.dup(directory)]
     while waiting:
         place = waiting.pop()
         try:
