@@ -14,18 +14,20 @@ from rich.text import Text
 from fable_exec import __version__
 from fable_exec.cli.examination import Asked, Finding, Section, examine
 from fable_exec.cli.exits import Exit
+from fable_exec.cli.given_policy import WORKSPACE, given_policy
 from fable_exec.cli.inputs import AS_JSON
 from fable_exec.cli.showing import at_the_door, one_line, print_object, report
-from fable_exec.policy import Confinement, load_policy
+from fable_exec.policy import Confinement
 
 __all__ = ["command"]
 
 
 @click.command("doctor", short_help="Tell what holds on this host, why not, and what to do.")
+@WORKSPACE
 @click.option("--policy", "file", metavar="FILE", help="Judge by what this policy asks for. [default: the default policy]")
 @click.option("--confinement", "wanted", type=click.Choice(["strict", "off"]), help="Judge by this instead of the policy's.")
 @AS_JSON
-def command(file: str | None, wanted: str | None, as_json: bool) -> int:
+def command(workspace: str | None, file: str | None, wanted: str | None, as_json: bool) -> int:
     """Tell which protections hold on this host, why others do not, and what to do.
 
     What holds is proved: a confined process tries to break out of a workspace made for it.
@@ -34,7 +36,8 @@ def command(file: str | None, wanted: str | None, as_json: bool) -> int:
     """
 
     def act() -> int:
-        asked = Asked(None if file is None else load_policy(file), Confinement.named(wanted) if wanted else None)
+        policy = None if file is None and workspace is None else given_policy(file, workspace)
+        asked = Asked(policy, Confinement.named(wanted) if wanted else None)
         sections = examine(asked)
         unmet = [each for section in sections for each in section.findings if each.unmet]
         if as_json:

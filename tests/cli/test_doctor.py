@@ -148,6 +148,15 @@ def test_what_a_policy_switches_off_is_told_to_be_off() -> None:
     assert not [line for line in typed_here("doctor").stderr.decode().splitlines() if line.startswith("Not asked for")]
 
 
+def test_doctor_judges_a_policy_without_a_workspace_in_the_one_that_is_named(workspace: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('allowed_executables = ["true"]\n[confinement.protections]\nnetwork = "off"\n')
+    assert typed_here("doctor", "--policy", str(policy)).returncode == 2
+    found = the_object(typed_here("doctor", "--policy", str(policy), "--workspace", str(workspace), "--json"))
+    assert {each["mode"] for each in found["protections"] if each["protection"] == "network"} <= {"off"}
+    assert {each["mode"] for each in found["protections"]} >= {"strict"}
+
+
 def test_doctor_refuses_a_policy_with_faults(tmp_path: Path) -> None:
     faulty = tmp_path / "faulty.toml"
     faulty.write_text('workspace = "/no/such/place"\n')
