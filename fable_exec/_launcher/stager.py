@@ -39,8 +39,8 @@ def stage(plan: dict[str, Any], control: socket.socket, alive: int, run_launcher
         if "user" in plan["namespaces"]:
             steps.run("map_ids", lambda: steps.map_own_ids(plan["user"], plan["group"]))
         steps.perform(plan["stage"])
-        ours, theirs = wire.socket_pair()
-        launcher = os.fork()
+        ours, theirs = steps.run("launcher", wire.socket_pair)
+        launcher = steps.run("launcher", os.fork)
         if launcher == 0:
             kernel.close_all_but(control.fileno(), theirs.fileno())
             try:

@@ -17,7 +17,7 @@ import attrs
 from fable_exec._launcher import removal, wire
 from fable_exec.confine import Plan, Support
 from fable_exec.confine.probing import LAUNCHER_PROGRAM
-from fable_exec.errors import BrokerGone, ConfinementUnavailable, LaunchFailed
+from fable_exec.errors import TOO_MANY_PROCESSES, BrokerGone, ConfinementUnavailable, LaunchFailed
 from fable_exec.runner.control import Control
 from fable_exec.runner.programs import Program, answer_within, own_handle
 
@@ -237,6 +237,11 @@ def _cannot_start(error: OSError) -> LaunchFailed:
 
 def _step_failed(plan: Plan, step: str, number: int) -> ConfinementUnavailable:
     reason = f"{step}: {os.strerror(number) if number else 'not known to this launcher'}"
-    room = f"; make room in {temporary_directory()}, or name another directory by TMPDIR" if number in _NO_ROOM else ""
-    text = f'launch mode "{plan.mode}" was refused by this host at step {reason}{room}'
+    text = f'launch mode "{plan.mode}" was refused by this host at step {reason}{_what_to_do(number)}'
     return ConfinementUnavailable(text, protection=step, reason=reason, errno=number)
+
+
+def _what_to_do(number: int) -> str:
+    if number in _NO_ROOM:
+        return f"; make room in {temporary_directory()}, or name another directory by TMPDIR"
+    return f"; {TOO_MANY_PROCESSES}" if number == errno.EAGAIN else ""

@@ -229,6 +229,30 @@ def test_a_host_whose_current_directory_is_gone_and_whose_temporary_one_was_ther
     assert hosts.answer_of(program, str(workspace), mode, str(tmp_path / "here")) == "x\n"
 
 
+@pytest.mark.requires_ability("ordinary_user")
+def test_a_host_that_has_as_many_processes_as_it_may_is_told_so(workspace: Path, mode: str) -> None:
+    program = """
+    def tried(more):
+        runner = new_runner(Path(sys.argv[1]), sys.argv[2])
+        try:
+            return ending(runner.run(shell("true")))[0]
+        except FableExecError as error:
+            return str(error)
+        finally:
+            runner.close()
+
+    mine = sum(os.stat(f"/proc/{each}").st_uid == os.getuid() for each in os.listdir("/proc") if each.isdigit())
+    found = []
+    for more in range(12, -1, -1):
+        resource.setrlimit(resource.RLIMIT_NPROC, (mine + more, mine + more))
+        found.append(tried(more))
+    answer(found)
+    """
+    found = hosts.answer_of(program, str(workspace), mode)
+    told = [each for each in found if each != "exited"]
+    assert told and all("ulimit -u" in each or each.endswith("no namespaces (EAGAIN)") for each in told), found
+
+
 def test_a_forked_host_may_use_the_runner_on_both_sides(workspace: Path, mode: str) -> None:
     program = """
     runner = new_runner(Path(sys.argv[1]), sys.argv[2])
