@@ -5,7 +5,8 @@ Who keeps it is `keeper`, who starts, finds and stops it is `supervisor`; both s
 
 from __future__ import annotations
 
-from fable_exec.executions.directory import SCHEMA_VERSION, ExecutionDirectory, make_root, now
+from fable_exec.executions.directory import SCHEMA_VERSION, ExecutionDirectory, make_root
+from fable_exec.executions.moments import now
 from fable_exec.executions.names import default_root
 
 __all__ = ["SCHEMA_VERSION", "ExecutionDirectory", "default_root", "make_root", "now"]

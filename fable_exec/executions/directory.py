@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 
 import attrs
@@ -14,15 +13,10 @@ from fable_exec.executions.names import RUN_LOCK_NAME, canonical_id, execution_d
 from fable_exec.privatefiles import directory_fault_of
 from fable_exec.statefile import Form, StateFile
 
-__all__ = ["SCHEMA_VERSION", "ExecutionDirectory", "make_root", "now"]
+__all__ = ["SCHEMA_VERSION", "ExecutionDirectory", "make_root"]
 
 SCHEMA_VERSION = 1
 _MODE = 0o700
-
-
-def now() -> str:
-    """This moment in UTC as ISO 8601 with microseconds and a Z."""
-    return datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 @attrs.frozen

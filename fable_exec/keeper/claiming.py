@@ -18,6 +18,7 @@ from fable_exec.executions.names import SPEC_NAME, workspace_lock_path
 from fable_exec.keeper.requests import Answer, Answered, KeepRequest
 from fable_exec.keeper.surroundings import is_apart, make_runtime
 from fable_exec.lifecycle import State
+from fable_exec.privatefiles import OPENING
 from fable_exec.procident import ProcessHandle, ProcessIdentity, identify
 from fable_exec.statefile import HeldState, TerminalRecord
 
@@ -164,7 +165,7 @@ def _write_spec(directory: Path, text: str | None) -> None:
     path = directory / SPEC_NAME
     with suppress(FileNotFoundError):
         os.unlink(path)  # of a start that was not accepted
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPENING, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(text.encode("utf-8", "surrogateescape"))
         file.flush()

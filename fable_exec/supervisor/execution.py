@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import attrs
 from fable_exec.errors import IdentityLost, StateUnreadable, UnknownExecution
 from fable_exec.executions import ExecutionDirectory
 from fable_exec.executions.holding import is_held, last_touched
+from fable_exec.executions.moments import written
 from fable_exec.lifecycle import Facts, Health, Liveness, State, TerminalReason, exit_status, health_by_looking
 from fable_exec.procident import ProcessHandle, ProcessIdentity
 from fable_exec.statefile import Reading
@@ -159,7 +159,7 @@ def looked_at(directory: ExecutionDirectory) -> Execution | None:
     except FileNotFoundError:
         return None
     touched = last_touched(directory.run_lock)
-    heartbeat = None if touched is None else datetime.fromtimestamp(touched, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    heartbeat = None if touched is None else written(touched)
     return Execution(document={**readings[-1].document, "heartbeat": heartbeat}, health=health, directory=directory.path)
 
 
