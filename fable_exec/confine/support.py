@@ -52,6 +52,11 @@ class Support:
         return cls(**found)
 
     @property
+    def is_cut_short(self) -> bool:
+        """Whether no process more could be started while the host was asked: then what seems to be missing may be there."""
+        return errno.EAGAIN in (self.user_namespaces, self.root_namespaces, self.own_proc, self.own_pid_max, self.seccomp)
+
+    @property
     def landlock_reason(self) -> str:
         """Why there is no Landlock; empty when there is."""
         return "" if self.landlock_abi else f"no Landlock ({explain_errno(self.landlock) or 'not asked'})"
