@@ -6,13 +6,13 @@ import doctest
 import hashlib
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from fable_exec.cli.program import COMMANDS
-from tests.cli.typed import typed_here
 
 PROJECT = Path(__file__).resolve().parents[1]
 README = (PROJECT / "README.md").read_text()
@@ -87,5 +87,6 @@ def test_the_readme_shows_every_command_of_the_command_line_and_no_other() -> No
 def test_a_command_line_of_the_readme_is_accepted(line: str, workspace: Path) -> None:
     argv = line.split("#")[0].split()[1:]
     subprocess.run(["git", "init", "--quiet", str(workspace)], check=True)
-    finished = typed_here(*argv, cwd=workspace)
+    command = [sys.executable, "-m", "fable_exec", *argv]
+    finished = subprocess.run(command, cwd=workspace, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
