@@ -7,6 +7,7 @@ the reason; a strict one then refuses to start (`confine.refuse_unmet`). It runs
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -50,6 +51,10 @@ ATTEMPTS: dict[str, str] = {
     "call_add_key": "kernel_surface",
 }
 """Every attempt and the protection that must stop it."""
+_NO_REFUSAL = frozenset(
+    {0, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.EIO, errno.ECANCELED}
+)
+"""It succeeded, or the host was short of something: nothing is proved then."""
 
 
 @attrs.frozen
@@ -62,8 +67,8 @@ class Attempt:
 
     @property
     def stopped(self) -> bool:
-        """Whether the kernel refused it."""
-        return self.errno != 0
+        """Whether the kernel refused it. That there was no room for it is no refusal."""
+        return self.errno not in _NO_REFUSAL
 
 
 @attrs.frozen
@@ -141,7 +146,7 @@ def judge(
 def _judged(each: Applied, broken_by: tuple[str, ...]) -> Applied:
     if each.state != "active" or not broken_by:
         return each
-    return attrs.evolve(each, state="degraded", reason=f"announced, but the canary got through: {', '.join(broken_by)}")
+    return attrs.evolve(each, state="degraded", reason=f"announced, but the canary was not refused: {', '.join(broken_by)}")
 
 
 def _bait_parent() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 
 from fable_exec import BrokerPolicy, Confinement, ConfinementUnavailable
 from fable_exec.broker import confined as room
+from fable_exec.canary import Attempt, CanaryReport, judge
 from fable_exec.confine import FileView, Plan
+from fable_exec.outcome import Applied
 from fable_exec.policy import PROTECTIONS, Protections
 from tests.confinement.places import confined, in_modes, states
 
@@ -78,7 +81,7 @@ def test_what_is_announced_and_does_not_hold_is_found_out(
     with confined(workspace, mode, confinement=DEGRADABLE) as broker:
         told = {each.protection: each for each in broker.execute_command(("true",)).confinement}
     assert (told[protection].state, told[protection].means != "") == ("degraded", True)
-    assert told[protection].reason.startswith("announced, but the canary got through: ")
+    assert told[protection].reason.startswith("announced, but the canary was not refused: ")
     strict = attrs.evolve(DEGRADABLE, protections=attrs.evolve(DEGRADABLE.protections, **{protection: "strict"}))  # type: ignore[arg-type]  # a name from the table
     with confined(workspace, mode, confinement=strict) as broker, pytest.raises(ConfinementUnavailable) as caught:
         broker.execute_command(("true",))
@@ -94,6 +97,16 @@ def test_the_canary_is_stopped_everywhere_it_matters(mode: str, workspace: Path)
     succeeded = {each.protection for each in report.attempts if not each.stopped}
     assert {name for name in succeeded if claimed[name] == "active"} == set()
     assert len(report.digest) == 64
+
+
+@pytest.mark.parametrize(
+    ("number", "holds"),
+    [(errno.EACCES, True), (errno.EROFS, True), (errno.ENOENT, True), (0, False), (errno.ENOSPC, False), (errno.EMFILE, False)],
+)
+def test_an_attempt_that_the_host_had_no_room_for_proves_nothing(number: int, holds: bool) -> None:
+    announced = (Applied("host_writes", "strict", "active", "the mounts", ""),)
+    (told,) = judge(announced, CanaryReport((Attempt("write_outside", "host_writes", number),)), writable=False)
+    assert told.state == ("active" if holds else "degraded")
 
 
 def unused_port() -> int:
@@ -121,7 +134,7 @@ def test_a_reserved_port_that_is_not_refused_is_found_out(
     confinement = attrs.evolve(DEGRADABLE, network="full", reserved_ports=(unused_port(),))
     with confined(workspace, mode, confinement=confinement) as broker:
         told = {each.protection: each for each in broker.execute_command(("true",)).confinement}["network"]
-    through = "announced, but the canary got through: connect_reserved, bind_reserved"
+    through = "announced, but the canary was not refused: connect_reserved, bind_reserved"
     assert (told.state, told.reason) == (("active", "") if holds else ("degraded", through))
 
 
