@@ -247,11 +247,13 @@ def test_a_host_that_has_as_many_processes_as_it_may_is_told_so(workspace: Path,
         except FileNotFoundError:
             return False
 
-    mine = sum(map(is_mine, os.listdir("/proc")))
     found = []
-    for more in range(12, -1, -1):
-        resource.setrlimit(resource.RLIMIT_NPROC, (mine + more, mine + more))
+    for more in [*range(12, -1, -1)] * 5:  # what else this user runs comes and goes
+        mine = sum(map(is_mine, os.listdir("/proc")))
+        resource.setrlimit(resource.RLIMIT_NPROC, (mine + more, resource.getrlimit(resource.RLIMIT_NPROC)[1]))
         found.append(tried(more))
+        if more == 0 and set(found) != {"exited"}:
+            break
     answer(found)
     """
     found = hosts.answer_of(program, str(workspace), mode)

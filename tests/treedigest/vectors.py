@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +34,14 @@ class _Socket(socket.socket):
             os.close(handle)
 
 
+def _run(argv: list[str], **options: Any) -> None:
+    """What the builder does with its commands, but that a failure says why."""
+    done = subprocess.run(argv, env=options["env"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise AssertionError(f"{argv}: {done.stderr}")
+
+
+vars(_builder)["subprocess"] = SimpleNamespace(run=_run, DEVNULL=subprocess.DEVNULL)
 vars(_builder)["socket"] = SimpleNamespace(socket=_Socket, AF_UNIX=socket.AF_UNIX)
 
 
