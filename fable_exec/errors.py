@@ -204,13 +204,17 @@ class LaunchFailed(FableExecError, OSError):
         """The failure of `stage` on `what` with the kernel's `number`."""
         name = errno_names.errorcode.get(number, str(number))
         meaning = _OF_EXEC.get(number, "") if stage == "exec" else _OF_STAGES.get(stage, "")
-        if number == errno_names.EAGAIN:
-            meaning = f": {TOO_MANY_PROCESSES}"
+        meaning = _OF_SHORTAGES.get(number, meaning)
         return cls(f"could not start the command: {stage} failed with {name} on {what}{meaning}", stage=stage, errno=number)
 
 
 TOO_MANY_PROCESSES = "this user or control group has as many processes as it may: end some, or raise ulimit -u or pids.max"
 """What fork(2) means by EAGAIN."""
+_OF_SHORTAGES = {
+    errno_names.EAGAIN: f": {TOO_MANY_PROCESSES}",
+    errno_names.ETOOMANYREFS: ": this user hands over as many descriptors as may be on their way: try again, or raise ulimit -n",
+}
+"""The second is what unix(7) means where descriptors are handed over."""
 _OF_EXEC = {
     errno_names.ENOEXEC: ": no program of this system, and no script whose first line names its interpreter, as `#!/bin/sh`",
     errno_names.ENOENT: ": it is not there, or the interpreter or loader that it names",

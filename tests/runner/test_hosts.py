@@ -73,6 +73,7 @@ def test_a_host_with_default_sigpipe_survives_a_command_that_reads_nothing(works
 
 def test_a_host_without_room_for_descriptors_gets_a_typed_failure_and_loses_nothing(workspace: Path, mode: str) -> None:
     program = """
+    import errno
     runner = new_runner(Path(sys.argv[1]), sys.argv[2])
     if sys.argv[3] == "started":
         runner.run(shell("true"))
@@ -85,7 +86,8 @@ def test_a_host_without_room_for_descriptors_gets_a_typed_failure_and_loses_noth
         try:
             seen.add(runner.run(shell("exit 5")).exit_code)
         except LaunchFailed as failure:
-            seen.add(failure.stage if failure.errno == 24 else repr(failure))
+            # Or what other processes of this user hand over just now is too much for the limit of this one.
+            seen.add(failure.stage if failure.errno in (errno.EMFILE, errno.ETOOMANYREFS) else repr(failure))
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         if sys.argv[3] == "started":
             assert len(os.listdir("/proc/self/fd")) == before, room
