@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fable_exec.outcome import EndedBy, Outcome
 from fable_exec.runner.command import Command, Executable, Pins
-from fable_exec.runner.launchers import Launchers, WorkspaceIdentity
+from fable_exec.runner.identity import WorkspaceIdentity
+from fable_exec.runner.launchers import Launchers
 from fable_exec.runner.runner import Runner
 from fable_exec.runner.running import AsyncRunningCommand, Event, Exited, Output, RunningCommand
 

@@ -11,9 +11,10 @@ from fable_exec._sys.forks import ProcessLock
 from fable_exec.confine import Plan, Support
 from fable_exec.errors import BrokerGone
 from fable_exec.runner.control import Control
-from fable_exec.runner.zygote import WorkspaceIdentity, Zygote, temporary_directory
+from fable_exec.runner.identity import WorkspaceIdentity
+from fable_exec.runner.zygote import Zygote, temporary_directory
 
-__all__ = ["Launchers", "WorkspaceIdentity"]
+__all__ = ["Launchers"]
 
 
 class _Own:

@@ -9,16 +9,14 @@ import socket
 import sys
 import tempfile
 import time
-from pathlib import PurePath
 from typing import Any
-
-import attrs
 
 from fable_exec._launcher import removal, wire
 from fable_exec.confine import Plan, Support
 from fable_exec.confine.probing import LAUNCHER_PROGRAM
 from fable_exec.errors import TOO_MANY_PROCESSES, BrokerGone, ConfinementUnavailable, LaunchFailed
 from fable_exec.runner.control import Control
+from fable_exec.runner.identity import WorkspaceIdentity
 from fable_exec.runner.programs import Program, answer_within, own_handle
 
 _START_SECONDS = 20.0
@@ -27,62 +25,6 @@ _DYING_SECONDS = 0.2
 _REMOVE_SECONDS = 1.0
 _REMOVE_PAUSE_SECONDS = 0.01
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-
-
-@attrs.frozen(kw_only=True)
-class WorkspaceIdentity:
-    """The directory that all commands run beneath, as the host pinned it, and who owns it."""
-
-    path: str
-    device: int
-    inode: int
-    user: int
-    group: int
-
-    @classmethod
-    def of(cls, path: str, descriptor: int) -> WorkspaceIdentity:
-        """The identity of the directory behind `descriptor`, which stays the caller's."""
-        found = os.fstat(descriptor)
-        return cls(path=path, device=found.st_dev, inode=found.st_ino, user=found.st_uid, group=found.st_gid)
-
-    @classmethod
-    def at(cls, path: str) -> WorkspaceIdentity:
-        """That of the directory at `path`. Raises OSError where there is none that may be read."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            return cls.of(path, descriptor)
-        finally:
-            os.close(descriptor)
-
-    def to_wire(self) -> dict[str, object]:
-        """As the launcher takes it."""
-        return {"path": self.path, "device": self.device, "inode": self.inode}
-
-    def command_owner(self) -> tuple[int, int]:
-        """The ids that commands get: our own; started as root, those of the workspace's owner."""
-        if os.geteuid() == 0:
-            return self.user, self.group
-        return os.geteuid(), os.getegid()
-
-    def told_with_who_is_kept_out(self, error: ConfinementUnavailable) -> ConfinementUnavailable:
-        """The same, and what to do where root could open the workspace and its owner, as whom commands run, cannot."""
-        user, _ = self.command_owner()
-        closed = self._first_closed_to_commands() if error.errno == errno.EACCES and user != os.geteuid() else ""
-        if not closed:
-            return error
-        return error.reworded(
-            f"{error}; commands run as the workspace's owner (user {user}), who may not enter {closed!a}: let that user in "
-            "(chmod o+x), or have the workspace owned by the user of this process"
-        )
-
-    def _first_closed_to_commands(self) -> str:
-        user, group = self.command_owner()
-        for directory in reversed(PurePath(self.path).parents):
-            status = os.stat(directory)
-            shift = 6 if status.st_uid == user else 3 if status.st_gid == group else 0
-            if not status.st_mode >> shift & 1:
-                return str(directory)
-        return ""
 
 
 class Zygote:
@@ -149,7 +91,7 @@ class Zygote:
                 _send(self._socket, self._plan_on_wire(plan), (theirs.fileno(),))
             answer = answer_within(ours, _START_SECONDS, "the launcher program")
             if not answer["ready"]:
-                raise self._workspace.told_with_who_is_kept_out(_step_failed(plan, answer["step"], answer["errno"]))
+                raise self._step_failed(plan, answer["step"], answer["errno"])
         except BaseException:
             Control(ours).close()
             raise
@@ -206,6 +148,17 @@ class Zygote:
             self.close()
             raise
 
+    def _step_failed(self, plan: Plan, step: str, number: int) -> ConfinementUnavailable:
+        reason = f"{step}: {os.strerror(number) if number else 'not known to this launcher'}"
+        text = f'launch mode "{plan.mode}" was refused by this host at step {reason}{self._what_to_do(number)}'
+        error = ConfinementUnavailable(text, protection=step, reason=reason, errno=number)
+        return self._workspace.told_with_who_is_kept_out(error)
+
+    def _what_to_do(self, number: int) -> str:
+        if number in _NO_ROOM:
+            return f"; make room in {self._temporary_directory}, or name another directory by TMPDIR"
+        return f"; {TOO_MANY_PROCESSES}" if number == errno.EAGAIN else ""
+
     def _plan_on_wire(self, plan: Plan) -> dict[str, Any]:
         user, group = self._workspace.command_owner()
         return {**plan.to_wire(self.private), "user": user, "group": group, "workspace": self._workspace.to_wire()}
@@ -235,15 +188,3 @@ def _cannot_start(error: OSError) -> LaunchFailed:
     if isinstance(error, LaunchFailed):
         return error
     return LaunchFailed.at("launcher", error.errno or 0, sys.executable or "no Python interpreter")
-
-
-def _step_failed(plan: Plan, step: str, number: int) -> ConfinementUnavailable:
-    reason = f"{step}: {os.strerror(number) if number else 'not known to this launcher'}"
-    text = f'launch mode "{plan.mode}" was refused by this host at step {reason}{_what_to_do(number)}'
-    return ConfinementUnavailable(text, protection=step, reason=reason, errno=number)
-
-
-def _what_to_do(number: int) -> str:
-    if number in _NO_ROOM:
-        return f"; make room in {temporary_directory()}, or name another directory by TMPDIR"
-    return f"; {TOO_MANY_PROCESSES}" if number == errno.EAGAIN else ""
