@@ -16,6 +16,8 @@ ANSWER_SECONDS = 10.0
 
 def unlock_line(token: str, expires_in_seconds: float | None, paths: Iterable[str] | None) -> bytes:
     """The line that unlocks writes."""
+    if not isinstance(token, str):  # null would be an empty one there
+        raise InvalidRequest("token must be text")
     if isinstance(paths, str):
         raise InvalidRequest("paths must be a list of paths, not one text")
     members: dict[str, Any] = {"action": "unlock_writes", "token": token}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fable_exec import Confinement, Denied, WritesLocked
+from fable_exec import Confinement, Denied, InvalidRequest, WritesLocked
 from tests.doors import DOORS, TOKEN, opened, policy_for
 
 
@@ -96,6 +96,12 @@ def test_only_the_right_token_unlocks_and_locking_locks_again(locked_door: Any) 
 
 
 @pytest.mark.requires_ability("confinement")
+@pytest.mark.parametrize("token", [None, 5, b"bytes", [TOKEN]])
+def test_a_token_that_is_no_text_is_refused_as_such(locked_door: Any, token: object) -> None:
+    with pytest.raises(InvalidRequest, match="token"):
+        locked_door.unlock_writes(token)
+
+
 def test_an_unlock_for_some_paths_unlocks_no_others_and_no_command(locked_door: Any, workspace: Path) -> None:
     locked_door.unlock_writes(TOKEN, paths=["docs", "notes.txt"])
     assert locked_door.write_file("docs/a.md", "x").created
