@@ -24,7 +24,14 @@ import attrs
 from fable_exec.errors import StateUnreadable
 from fable_exec.pathguard import Workspace, WorkspacePath
 from fable_exec.privatefiles import directory_fault_of, fault_of
-from fable_exec.treedigest.watching import STAMP_NUMBERS, could_hide_a_change, stamps_of, statuses_now
+from fable_exec.treedigest.watching import (
+    NO_STATUS,
+    STAMP_NUMBERS,
+    could_hide_a_change,
+    could_hide_a_name,
+    stamps_of,
+    statuses_now,
+)
 
 __all__ = ["DigestCache"]
 
@@ -85,7 +92,8 @@ class DigestCache:
             ValueError: it lies in the workspace.
         """
         self._refuse_inside(workspace)
-        self._identity = {"format": _FORMAT, "root": list(workspace.identity), **rules}
+        reader = [os.getegid(), *sorted(os.getgroups())]  # who may read what; the user owns the file
+        self._identity = {"format": _FORMAT, "root": list(workspace.identity), "reader": reader, **rules}
         self._began_ns = time.time_ns()
         self._known, self._met, self.listings, self._changed = {}, {}, {}, False
         data = self._load()
@@ -134,20 +142,19 @@ class DigestCache:
 
         Args:
             status: of before it was listed.
+            statuses: NO_STATUS for a leaf that has to be read anew in any case.
             directories: names of those in it; None where it has to be listed anew in any case.
         """
         stamps = stamps_of(statuses)
         for number, leaf in enumerate(statuses):
-            if self._could_hide(leaf):
+            if leaf is NO_STATUS or could_hide_a_change(leaf.st_ctime_ns, self._began_ns):
                 stamps[number * STAMP_NUMBERS : (number + 1) * STAMP_NUMBERS] = _NEVER
-        stamp = b"" if directories is None or self._could_hide(status) else stamps_of([status]).tobytes()
+        listed_anew = directories is None or could_hide_a_name(status.st_ctime_ns, self._began_ns)
+        stamp = b"" if listed_anew else stamps_of([status]).tobytes()
         kept = self._met[path] = _Kept(
             status.st_dev, stamp, _joined(directories or []), _joined(names), stamps.tobytes(), "\n".join(rows).encode()
         )  # fmt: skip
         self._changed = self._changed or kept != self._known.get(path)
-
-    def _could_hide(self, status: os.stat_result) -> bool:
-        return could_hide_a_change(status.st_ctime_ns, self._began_ns)
 
     def _refuse_inside(self, workspace: Workspace) -> None:
         place = os.path.realpath(self.path)
@@ -198,7 +205,7 @@ class DigestCache:
             raise ValueError("torn")
         position = data.index(b"\n") + 1
         header = json.loads(data[:position])
-        if {name: header.get(name) for name in self._identity} != self._identity or header["directories"] > _MAX_DIRECTORIES:
+        if {name: header[name] for name in self._identity} != self._identity or header["directories"] > _MAX_DIRECTORIES:
             raise ValueError("of another workspace, or made by other rules")
         found: dict[str, _Kept] = {}
         for _ in range(header["directories"]):

@@ -52,6 +52,8 @@ class IndexLines:
     oids: list[bytes]
     flags: list[int]
     """As in the file, without the length of the name; the extended ones above bit 16."""
+    is_split: bool = False
+    """Some are of a shared index, a file of its own."""
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -89,7 +91,10 @@ def read_index(data: bytes, path: str, shared: Callable[[str], bytes]) -> IndexL
     """
     lines, link = _parse(data, path)
     if link is not None:
-        base, nested = _parse(shared(link.base_oid.hex()), path)
+        shared_data = shared(link.base_oid.hex())
+        base, nested = _parse(shared_data, path)
+        if not shared_data.endswith(link.base_oid):
+            raise _unreadable("torn", path, "the shared index that it builds on is another one than it was")
         if nested is not None:
             raise _unreadable("foreign", path, "a shared index that is split itself")
         with _torn_where_it_ends(path):
@@ -236,6 +241,8 @@ def _link(data: bytes, position: int, end: int, oid_bytes: int, path: str) -> _L
 
 def _read_link(body: bytes, oid_bytes: int) -> _Link | None:
     base, bitmaps = body[:oid_bytes], body[oid_bytes:]
+    if len(base) < oid_bytes:
+        raise ValueError("a link without a name")
     return _Link(base, bitmaps) if any(base) else None
 
 
@@ -253,7 +260,7 @@ def _merged(lines: IndexLines, base: IndexLines, link: _Link) -> IndexLines:
     kept = [row for number, row in enumerate(merged) if number not in deleted]
     kept = sorted([*kept, *own[len(replaced) :]], key=lambda row: (row[0], _stage(row[3])))
     paths, modes, oids, flags = map(list, zip(*kept, strict=True)) if kept else ([], [], [], [])
-    return IndexLines(paths, modes, oids, flags)
+    return IndexLines(paths, modes, oids, flags, is_split=True)
 
 
 def _bitmaps(data: bytes, most: int) -> tuple[frozenset[int], list[int]]:

@@ -140,9 +140,13 @@ class Repository:
     def _listing(self, listings: dict[str, str]) -> str:
         index = self.index()
         key = "" if index is None else index.sha256
-        if key not in listings:
-            listings[key] = listing_sha256(self.lines(index))
-        return listings[key]
+        if key in listings:
+            return listings[key]
+        lines = self.lines(index)
+        listing = listing_sha256(lines)
+        if not lines.is_split:  # or the shared index would have a say, too
+            listings[key] = listing
+        return listing
 
 
 def _printable(text: str) -> str:

@@ -189,7 +189,7 @@ class Scanner:
             raise unstable("/".join(components)) from error  # it was there when its parent was listed
 
     def _scan_held(self, directory: HeldDirectory, components: tuple[str, ...], path: str, leave_out: frozenset[str]) -> Scanned:
-        status, prefix, key = directory.status(), self._prefix(path), "/".join((*self.top, path))
+        status, prefix, key = directory.status(), self._prefix(path), self._key(path)
         if self._cache is not None and not leave_out and (known := self._cache.unchanged(key, directory.fd, status)):
             self._count(components, path, prefix, len(known.names))
             return self._done(Scanned(status, known.directories, known.names, known.rows))
@@ -241,14 +241,21 @@ class Scanner:
         except PermissionError:  # listed and not searched: there are no stamps
             return self._rows(listed)
         rows: list[str] = []
+        unreadable = self._skip_unreadable or (lambda _: "")
         known = cache.rows(key, listed.status.st_dev, listed.names, statuses)
         for number, (name, row) in enumerate(zip(listed.names, known, strict=True)):
             if row is None:
                 read = self._file if stat_bits.S_ISREG(statuses[number].st_mode) else self._other
                 statuses[number], row = read(listed.directory, listed.prefix, name)
+                if row == unreadable(listed.prefix + name):  # by whom the digest is made, which no stamp of the file tells
+                    statuses[number] = NO_STATUS
             rows.append(row)
         cache.keep(key, listed.status, directories, listed.names, statuses, rows)
         return rows
+
+    def _key(self, path: str) -> str:
+        """What a cache knows the directory by: rows have paths from the top, and that may be another one the next time."""
+        return f"{'/'.join(self.top)}//{path}"
 
     def _prefix(self, path: str) -> str:
         return f"{path}/" if path and self._form.whole_paths else ""

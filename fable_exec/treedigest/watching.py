@@ -30,6 +30,7 @@ __all__ = [
     "Stamp",
     "Watch",
     "could_hide_a_change",
+    "could_hide_a_name",
     "stamp_of",
     "stamps_of",
     "statuses_now",
@@ -67,6 +68,11 @@ def stamps_of(statuses: Sequence[os.stat_result]) -> array[int]:
 def could_hide_a_change(changed_ns: int, read_ns: int) -> bool:
     """Whether a file could have been changed after it was read, at or after `read_ns`, and still have the ctime `changed_ns`."""
     return changed_ns >= read_ns - _tick_of(changed_ns)
+
+
+def could_hide_a_name(changed_ns: int, read_ns: int) -> bool:
+    """The same of a directory and the names in it. 0 is no time at all: the top of a FAT file system never gets another."""
+    return changed_ns == 0 or could_hide_a_change(changed_ns, read_ns)
 
 
 def _tick_of(changed_ns: int) -> int:
@@ -125,6 +131,8 @@ class Watch:
 
     def _hides(self, seen: Seen) -> bool:
         changes = seen.all_changed_ns()
+        if could_hide_a_name(seen.stamp[0], self.began_ns):
+            return True
         if max(changes) < self.began_ns - COARSE_TICK_NS:
             return False
         return any(could_hide_a_change(changed_ns, self.began_ns) for changed_ns in changes)

@@ -95,6 +95,19 @@ def test_a_split_index_lists_what_git_lists(tmp_path: Path) -> None:
     assert_as_git(top)
 
 
+def test_a_split_index_with_another_shared_one_in_the_place_of_its_own_is_torn(tmp_path: Path) -> None:
+    top = repository(tmp_path / "r", count=3)
+    git(top, "update-index", "--split-index")
+    (shared,) = (top / ".git").glob("sharedindex.*")
+    other = shared.read_bytes()[:-20].replace(b"file0", b"fileX")
+    shared.chmod(0o600)
+    shared.write_bytes(sealed(other))
+    git(top, "ls-files", fails=True)  # as for git
+    with pytest.raises(StateUnreadable, match="shared index") as refused:
+        lines_of(top)
+    assert refused.value.reason == "torn"
+
+
 def test_a_conflict_lists_every_stage(tmp_path: Path) -> None:
     top = repository(tmp_path / "r", count=3)
     git(top, "commit", "-qm", "base")

@@ -30,12 +30,16 @@ def test_the_profile_loki_v3_gives_the_digest_and_the_entries_of_the_reference_a
         assert (found.sha256, entries) == (expected["loki_tree_sha256"], expected["manifest_entries"]), level
 
 
-def as_ordinary_user(name: str, directory: Path, profile: str) -> str:
-    """What `vectors.py` prints; it runs as this user, or as somebody without rights where that is root."""
+def let_others_in(directory: Path) -> None:
     directory.chmod(0o777)
     for parent in directory.parents[:3]:
         if parent.stat().st_uid == os.geteuid() and parent.stat().st_mode & stat.S_IXOTH == 0:
             parent.chmod(0o711)
+
+
+def as_ordinary_user(name: str, directory: Path, profile: str) -> str:
+    """What `vectors.py` prints; it runs as this user, or as somebody without rights where that is root."""
+    let_others_in(directory)
     program = Path(vectors.__file__)
     if os.geteuid() == 0 and not all(parent.stat().st_mode & stat.S_IXOTH for parent in program.parents):
         pytest.skip("an ordinary user cannot reach this checkout; `make test` runs this as one, too")
