@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +16,6 @@ from fable_exec.treedigest.reading import Reader
 from fable_exec.treedigest.watching import could_hide_a_name
 from tests.treedigest.test_gitindex import git
 from tests.treedigest.test_loki import repository
-from tests.treedigest.test_vectors import let_others_in
 
 
 @pytest.fixture
@@ -215,41 +212,6 @@ def test_what_a_split_index_lists_is_not_known_without_its_shared_one(workspace:
     shared.unlink()
     with pytest.raises(StateUnreadable, match="sharedindex"):
         cached(workspace, cache)
-
-
-_DIGESTS = """
-import sys
-from fable_exec.errors import PathError
-from fable_exec.treedigest import DigestCache, tree_digest
-workspace, cache, profile = sys.argv[1:]
-for more in ({"cache": DigestCache(cache)}, {}):
-    try:
-        print(tree_digest(workspace, profile, "fast", **more).sha256)
-    except PathError as error:
-        print(error.reason)
-"""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave a group; `make test` runs this as root, too")
-@pytest.mark.parametrize("profile", Profile)
-def test_what_may_be_read_is_asked_of_the_kernel_and_not_of_the_cache(
-    profile: Profile, workspace: Path, cache: DigestCache
-) -> None:
-    """No stamp of a file moves when a user joins a group or leaves it."""
-    repository(workspace, "a")
-    os.chown(workspace / "a", 0, 4321)
-    (workspace / "a").chmod(0o640)
-    let_others_in(workspace)
-    os.chown(cache.path.parent, 65534, 65534)
-    settle(workspace)
-    argv = [sys.executable, "-c", _DIGESTS, str(workspace), str(cache.path), profile.value]
-    found = []
-    for groups in ([], [4321], [4321], []):
-        done = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True, user=65534, group=65534, extra_groups=groups)
-        with_cache, without = done.stdout.split()
-        assert with_cache == without
-        found.append(without)
-    assert found[0] != found[1] == found[2] != found[3]
 
 
 def test_a_directory_whose_stamp_is_no_time_is_listed_each_time() -> None:

@@ -7,13 +7,15 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fable_exec.treedigest import Level, tree_digest
+from fable_exec.treedigest import Level, Profile, tree_digest
 from tests.treedigest import vectors
+from tests.treedigest.test_loki import repository
 
 EQUAL: dict[str, list[str]] = json.loads((vectors.DIRECTORY / "EQUAL_DIGESTS.json").read_text())
 GROUPS = [[name for name in names if name in vectors.NAMES] for names in EQUAL.values()]
@@ -64,3 +66,37 @@ def test_the_profile_tree_tells_apart_what_the_reference_takes_for_equal(names: 
     readable = [name for name in names if name in FOR_ALL]
     digests = {name: tree_digest(vectors.build(name, tmp_path / name)).sha256 for name in readable}
     assert len(set(digests.values())) == len(readable) > 1
+
+
+_DIGESTS = """
+import sys
+from fable_exec.errors import PathError
+from fable_exec.treedigest import DigestCache, tree_digest
+workspace, cache, profile = sys.argv[1:]
+for more in ({"cache": DigestCache(cache)}, {}):
+    try:
+        print(tree_digest(workspace, profile, "fast", **more).sha256)
+    except PathError as error:
+        print(error.reason)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave a group; `make test` runs this as root, too")
+@pytest.mark.parametrize("profile", Profile)
+def test_what_may_be_read_is_asked_of_the_kernel_and_not_of_the_cache(profile: Profile, workspace: Path, tmp_path: Path) -> None:
+    """No stamp of a file moves when a user joins a group or leaves it."""
+    repository(workspace, "a")
+    os.chown(workspace / "a", 0, 4321)
+    (workspace / "a").chmod(0o640)
+    let_others_in(workspace)
+    (tmp_path / "cache").mkdir(mode=0o700)
+    os.chown(tmp_path / "cache", 65534, 65534)
+    time.sleep(0.05)  # or the stamps would not be old enough to be believed
+    argv = [sys.executable, "-c", _DIGESTS, str(workspace), str(tmp_path / "cache/digests"), profile.value]
+    found = []
+    for groups in ([], [4321], [4321], []):
+        done = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True, user=65534, group=65534, extra_groups=groups)
+        with_cache, without = done.stdout.split()
+        assert with_cache == without
+        found.append(without)
+    assert found[0] != found[1] == found[2] != found[3]
