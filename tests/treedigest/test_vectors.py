@@ -33,6 +33,8 @@ def test_the_profile_loki_v3_gives_the_digest_and_the_entries_of_the_reference_a
 
 
 def let_others_in(directory: Path) -> None:
+    if os.geteuid() == 0 and not all(parent.stat().st_mode & stat.S_IXOTH for parent in Path(__file__).parents):
+        pytest.skip("an ordinary user cannot reach this checkout; `make test` runs this as one, too")
     directory.chmod(0o777)
     for parent in directory.parents[:3]:
         if parent.stat().st_uid == os.geteuid() and parent.stat().st_mode & stat.S_IXOTH == 0:
@@ -43,8 +45,6 @@ def as_ordinary_user(name: str, directory: Path, profile: str) -> str:
     """What `vectors.py` prints; it runs as this user, or as somebody without rights where that is root."""
     let_others_in(directory)
     program = Path(vectors.__file__)
-    if os.geteuid() == 0 and not all(parent.stat().st_mode & stat.S_IXOTH for parent in program.parents):
-        pytest.skip("an ordinary user cannot reach this checkout; `make test` runs this as one, too")
     user: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": ()} if os.geteuid() == 0 else {}
     argv = [sys.executable, "-B", str(program), name, str(directory / "tree"), profile]
     done: subprocess.CompletedProcess[str] = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True, **user)
