@@ -6,10 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 
 __all__ = ["alive_with", "end_all_with", "unique_word"]
+
+_DEAD = (b"Z", b"X")
+_KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD in the flags of proc_pid_stat(5): it has no command line at all."""
+_PAUSES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02)
 
 
 def unique_word() -> str:
@@ -55,13 +61,28 @@ def _living(marker: str) -> Iterator[int]:
 def _by_proc(marker: bytes) -> Iterator[int]:
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if (
-                marker in _read(f"/proc/{entry}/cmdline")
-                and _read(f"/proc/{entry}/stat").rpartition(b")")[2].split()[0] not in b"ZX"
-            ):
+            if marker in _command_line(f"/proc/{entry}") and _state_and_flags(f"/proc/{entry}")[0] not in _DEAD:
                 yield int(entry)
         except OSError:
             continue  # it has ended meanwhile
+
+
+def _command_line(process: str) -> bytes:
+    """What /proc says; a process that executes a program just now has none for a moment (execve(2))."""
+    for pause in _PAUSES:
+        found = _read(f"{process}/cmdline")
+        if found:
+            return found
+        state, flags = _state_and_flags(process)
+        if state in _DEAD or flags & _KERNEL_THREAD:
+            return b""
+        time.sleep(pause)
+    return b""
+
+
+def _state_and_flags(process: str) -> tuple[bytes, int]:
+    fields = _read(f"{process}/stat").rpartition(b")")[2].split()
+    return fields[0], int(fields[6])
 
 
 def _read(path: str) -> bytes:
