@@ -51,9 +51,8 @@ ATTEMPTS: dict[str, str] = {
     "call_add_key": "kernel_surface",
 }
 """Every attempt and the protection that must stop it."""
-_NO_REFUSAL = frozenset(
-    {0, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.EIO, errno.ECANCELED}
-)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.EAGAIN)
+_NO_REFUSAL = frozenset({0, *_NO_ROOM, errno.EIO, errno.ECANCELED})
 """It succeeded, or the host was short of something: nothing is proved then."""
 
 

@@ -62,7 +62,10 @@ class WorkspaceIdentity:
     def _first_closed_to_commands(self) -> str:
         user, group = self.command_owner()
         for directory in reversed(PurePath(self.path).parents):
-            status = os.stat(directory)
+            try:
+                status = os.stat(directory)
+            except OSError:  # moved since it was opened
+                return ""
             shift = 6 if status.st_uid == user else 3 if status.st_gid == group else 0
             if not status.st_mode >> shift & 1:
                 return str(directory)

@@ -6,6 +6,7 @@ not matter to the next.
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import tempfile
@@ -16,6 +17,7 @@ import attrs
 import pytest
 
 from fable_exec import CommandResult, ConfinementUnavailable, EnvironmentPolicy, ExecutionBroker, PathNotFound
+from fable_exec.runner import WorkspaceIdentity
 from tests.confinement.places import GIT, PATH, available, confined, in_modes, repository, run
 from tests.doors import TOKEN, opened, policy_for
 
@@ -220,6 +222,18 @@ def test_root_is_told_where_the_owner_of_the_workspace_is_kept_out(mode: str, an
     anothers.parent.chmod(0o701)
     with confined(anothers, mode) as broker:
         run(broker, "true")
+
+
+@pytest.mark.requires_ability("root")
+def test_who_is_kept_out_of_what_is_not_there_any_more_is_not_told(anothers: Path) -> None:
+    """It was moved while it was asked for; the refusal is told all the same."""
+    refusal = ConfinementUnavailable("refused", errno=errno.EACCES)
+    identity = WorkspaceIdentity.at(str(anothers))
+    moved = anothers.parent.rename(f"{anothers.parent}-moved")
+    try:
+        assert identity.told_with_who_is_kept_out(refusal) is refusal
+    finally:
+        moved.rename(anothers.parent)
 
 
 @pytest.mark.parametrize("kind", ["in_process", "spawned"])
