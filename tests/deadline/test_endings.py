@@ -91,11 +91,12 @@ def test_a_hard_timeout_is_124_and_one_line_of_json() -> None:
 
 @pytest.mark.requires_ability("linux")
 def test_an_idle_timeout_says_so_and_output_on_either_stream_puts_it_off() -> None:
-    script = "for n in 1 2 3; do sleep 0.3; echo $n; sleep 0.3; echo $n >&2; done; sleep 60"
-    finished = deadline(*shell(script, "20", "5", "1.6"))
-    assert (finished.returncode, finished.stdout) == (124, b"1\n2\n3\n")
-    told = finished.stderr.removeprefix(b"1\n2\n3\n")
-    assert timeout_of(told) == {"type": "deadline", "reason": "idle_timeout", "hard_seconds": 20.0, "idle_seconds": 1.6}
+    """For longer than the lease on one stream alone, and then on the other."""
+    script = "for n in 1 2 3 4 5 6; do sleep 0.3; echo $n; done; for n in 1 2 3 4 5 6; do sleep 0.3; echo $n >&2; done; sleep 60"
+    finished = deadline(*shell(script, "40", "5", "1.5"))
+    assert (finished.returncode, finished.stdout) == (124, b"1\n2\n3\n4\n5\n6\n")
+    told = finished.stderr.removeprefix(b"1\n2\n3\n4\n5\n6\n")
+    assert timeout_of(told) == {"type": "deadline", "reason": "idle_timeout", "hard_seconds": 40.0, "idle_seconds": 1.5}
 
 
 @pytest.mark.requires_ability("linux")
