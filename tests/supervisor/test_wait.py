@@ -7,6 +7,7 @@ import fcntl
 import os
 import resource
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from fable_exec.executions.holding import is_held
 from fable_exec.lifecycle import Health, TerminalReason
 from fable_exec.supervisor import Execution, Supervisor
 from fable_exec.testing.leaks import nothing_left
+from tests.bounds import bounds
 from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, make_spec
 
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
@@ -49,10 +51,13 @@ def test_waiting_does_not_look_again_and_again(jobs: Jobs) -> None:
     assert after.ru_nvcsw - before.ru_nvcsw < 10  # how often the kernel put this thread to sleep
 
 
-def test_a_wait_of_no_time_only_looks(jobs: Jobs) -> None:
+@pytest.mark.parametrize("bound_seconds", bounds(1.0))
+def test_a_wait_of_no_time_only_looks(jobs: Jobs, bound_seconds: float) -> None:
     execution = jobs.sleeper()
+    began = time.monotonic()
     with pytest.raises(TimeoutError):
         jobs.supervisor.wait(execution.execution_id, 0)
+    assert time.monotonic() - began < bound_seconds
 
 
 def test_a_keeper_that_dies_without_an_outcome_is_not_waited_for(jobs: Jobs) -> None:
