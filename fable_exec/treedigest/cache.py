@@ -21,7 +21,7 @@ from typing import Any
 
 import attrs
 
-from fable_exec.errors import StateUnreadable
+from fable_exec.errors import PathDenied, PathIsDirectory, StateUnreadable
 from fable_exec.pathguard import Workspace, WorkspacePath
 from fable_exec.privatefiles import directory_fault_of, fault_of
 from fable_exec.treedigest.watching import (
@@ -97,7 +97,7 @@ class DigestCache:
         self._began_ns = time.time_ns()
         self._known, self._met, self.listings, self._changed = {}, {}, {}, False
         data = self._load()
-        with contextlib.suppress(ValueError, struct.error, KeyError, TypeError):
+        with contextlib.suppress(ValueError, struct.error, KeyError, TypeError, RecursionError):
             self._known, self.listings = self._decode(data)
         before = dict(self.listings)
         yield
@@ -174,6 +174,8 @@ class DigestCache:
                 fd = directory.open_file(WorkspacePath(components=(self.path.name,)))
             except FileNotFoundError:
                 return b""
+            except (PathDenied, PathIsDirectory) as error:
+                raise self._not_private("it is not a regular file") from error
             try:
                 status = os.fstat(fd)
                 if fault := fault_of(status):
@@ -200,7 +202,7 @@ class DigestCache:
         return body + hashlib.sha256(body).digest()
 
     def _decode(self, data: bytes) -> tuple[dict[str, _Kept], dict[str, str]]:
-        """Raises ValueError, struct.error, KeyError or TypeError for what is not one of this workspace."""
+        """Raises ValueError, struct.error, KeyError, TypeError or RecursionError for what is not one of this workspace."""
         if hashlib.sha256(memoryview(data)[:-_DIGEST_BYTES]).digest() != data[-_DIGEST_BYTES:]:
             raise ValueError("torn")
         position = data.index(b"\n") + 1

@@ -243,6 +243,26 @@ def test_it_is_private_and_stays_so(workspace: Path, cache: DigestCache) -> None
         cached(workspace, cache)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [os.mkfifo, os.mkdir, lambda path: os.symlink("elsewhere", path), lambda path: os.link(path.parent / "elsewhere", path)],
+)
+def test_what_is_no_file_of_its_own_is_no_cache(make: Callable[[Path], None], workspace: Path, cache: DigestCache) -> None:
+    cached(workspace, DigestCache(cache.path.parent / "elsewhere"))
+    make(cache.path)
+    with pytest.raises(StateUnreadable) as refused:
+        cached(workspace, cache)
+    assert refused.value.reason == "not-private"
+
+
+@pytest.mark.parametrize("header", [b"[" * 100_000, b"[]", b"null", b"0", b'"x"', b"{}", b""])
+def test_a_cache_that_somebody_else_wrote_counts_as_empty(header: bytes, workspace: Path, cache: DigestCache) -> None:
+    body = header + b"\n"
+    cache.path.write_bytes(body + hashlib.sha256(body).digest())
+    cache.path.chmod(0o600)
+    assert cached(workspace, cache) == tree_digest(workspace, level="fast").sha256
+
+
 def test_it_does_not_lie_in_the_workspace(workspace: Path) -> None:
     (workspace / "private").mkdir(mode=0o700)
     for path in (workspace / "private/cache", workspace / "private/none/cache"):
