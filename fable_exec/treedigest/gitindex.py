@@ -99,8 +99,8 @@ def read_index(data: bytes, path: str, shared: Callable[[str], bytes]) -> IndexL
             raise _unreadable("foreign", path, "a shared index that is split itself")
         with _torn_where_it_ends(path):
             lines = _merged(lines, base, link)
-    joined = b"/\0/".join(lines.paths)
-    if len(lines) and any(odd in b"/%b/" % joined for odd in (b"//", b"/./", b"/../")):
+    joined = b"/%b/" % b"/\0/".join(lines.paths)
+    if len(lines) and any(odd in joined for odd in (b"//", b"/./", b"/../")):
         raise _unreadable("foreign", path, "a path that is not made of names, as git would never write it")
     return lines
 

@@ -68,7 +68,7 @@ def _manifest(scanner: Scanner, engine_directory: str | None, known: dict[tuple[
     rows = _walked(scanner, worktree.gitlinks, dropped, frozenset(loki_excluded(engine_directory)))
     for path in _not_dropped(worktree.gitlinks, dropped):
         rows[path] = _gitlink_row(scanner, worktree, path, engine_directory, known, nested)
-    missing = {path for path in worktree.tracked if path not in rows}
+    missing = set(worktree.tracked).difference(rows)
     rows.update(_looked_up(scanner, _not_dropped(missing, dropped)))
     return loki_manifest(rows, engine_directory)
 
