@@ -35,6 +35,7 @@ from fable_exec.adapters import (
     CommandStarted,
     RunRequest,
     status_of,
+    walking,
 )
 from tests.adapters.places import ASYNC_DOORS, shell_policy, within
 from tests.bounds import BUSY_SECONDS
@@ -329,6 +330,22 @@ def test_glob_leaves_protected_directories_out(workspace: Path) -> None:
         assert not [each for each in (await ws.glob("**/*")).matches if each.endswith("key")]
 
     within(policy, body)
+
+
+def test_glob_looks_into_so_many_directories_and_says_that_there_are_more(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walking, "_MAX_DIRECTORIES", 4)
+    for number in range(3):
+        (workspace / f"{number}").mkdir()
+
+    async def body(ws: AgentWorkspace) -> None:
+        found = await ws.glob("**/*")
+        assert (len(found.matches), found.truncated) == (3, False)
+        (workspace / "3").mkdir()
+        assert (await ws.glob("**/*")).truncated
+
+    within(shell_policy(workspace), body)
 
 
 def test_a_view_that_is_none_is_refused(workspace: Path) -> None:
