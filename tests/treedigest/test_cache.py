@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import random
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from fable_exec.errors import StateUnreadable
+from fable_exec.errors import PathDenied, StateUnreadable
 from fable_exec.treedigest import DigestCache, Profile, Progress, tree_digest
 from fable_exec.treedigest.reading import Reader
 from fable_exec.treedigest.watching import could_hide_a_name
@@ -82,6 +84,47 @@ def test_every_change_is_seen_through_the_cache(
     assert cached(workspace, cache, profile) == tree_digest(workspace, profile).sha256
     assert cached(workspace, cache, profile) == tree_digest(workspace, profile).sha256
     assert change.__code__.co_names[0] == "chmod" or before  # the mode does not count for one profile
+
+
+EDITS: list[Callable[[Path, Path], object]] = [
+    lambda one, other: one.write_text(f"{time.time_ns()}"[-6:]),
+    lambda one, other: (one.write_text(one.read_text()[::-1]), os.utime(one, ns=(1, 1))),
+    lambda one, other: one.unlink(),
+    lambda one, other: one.mkdir(),
+    lambda one, other: os.rename(one, other),
+    lambda one, other: (os.rename(one, f"{one}.aside"), os.rename(other, one), os.rename(f"{one}.aside", other)),
+    lambda one, other: os.link(one, other),
+    lambda one, other: one.symlink_to(other.name),
+    lambda one, other: one.chmod(0o755 if one.stat().st_mode & 0o100 == 0 else 0o644),
+    lambda one, other: git(one.parent, "add", "-A", fails=True),
+    lambda one, other: git(one.parent, "update-index", "--force-remove", one.name, fails=True),
+    lambda one, other: git(one, "init", "-q", fails=True),
+]
+
+
+@pytest.mark.parametrize("edits", [150, pytest.param(2_000, marks=pytest.mark.deep)])
+def test_whatever_is_done_to_a_tree_it_has_the_digest_that_it_has_without_a_cache(
+    edits: int, workspace: Path, tmp_path: Path
+) -> None:
+    repository(workspace, "a", "b", "c/a", "c/b/c")
+    repository(workspace / "sub", "a", "c/b")
+    (tmp_path / "cache").mkdir(mode=0o700)
+    chance = random.Random(edits)
+    for _ in range(edits):
+        one, other = (workspace.joinpath(*chance.choices("abc", k=chance.randint(1, 3))) for _ in range(2))
+        if chance.random() < 0.3:
+            one = workspace / "sub" / one.relative_to(workspace)
+        with contextlib.suppress(OSError):
+            chance.choice(EDITS)(one, other)
+        for profile in Profile:
+            cache = DigestCache(tmp_path / "cache" / profile.value)
+            try:
+                expected = tree_digest(workspace, profile, "fast").sha256
+            except PathDenied:  # what is tracked lies behind links in a ring
+                with pytest.raises(PathDenied):
+                    cached(workspace, cache, profile)
+            else:
+                assert cached(workspace, cache, profile) == expected
 
 
 def test_only_what_changed_is_read_again(workspace: Path, cache: DigestCache, read: list[str]) -> None:
