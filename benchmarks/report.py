@@ -27,14 +27,14 @@ def plain(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def markdown(results: dict[str, Any]) -> str:
-    """The figures with a target, then the others beside each, then the figures without one."""
-    rows = results["figures"]
+def markdown(runs: Sequence[dict[str, Any]]) -> str:
+    """Of all runs the figures with a target, then the others beside each, then the figures without one."""
+    rows = [row for run in runs for row in run["figures"]]
     bound, free = [row for row in rows if row["target"]], [row for row in rows if not row["target"]]
     notes = [f"- {row['title']}: {row['note']}" for row in rows if row["note"]]
     beside = [(row["title"], name, cell) for row in rows for name, cell in row["cells"]["others"].items()]
     parts = [
-        _about(results),
+        *map(_about, runs),
         "### Figures with a target",
         _table(HEADINGS, [_cells(row) for row in bound]),
         "### Beside them",
@@ -56,18 +56,19 @@ def write_readme(path: Path, text: str) -> None:
     path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", "utf-8")
 
 
-def _about(results: dict[str, Any]) -> str:
-    missing = "; ".join(f"{name}: {reason}" for name, reason in results["missing_peers"].items())
-    load = f"{results['load_before']:.1f} before and {results['load_after']:.1f} after, the benchmarks' own part included"
+def _about(run: dict[str, Any]) -> str:
+    modules = ", ".join(f"`{name}`" for name in dict.fromkeys(figure["module"] for figure in run["figures"]))
+    missing = "; ".join(f"{name}: {reason}" for name, reason in run["missing_peers"].items())
+    load = f"{run['load_before']:.1f} before and {run['load_after']:.1f} after, the benchmarks' own part included"
     lines = [
-        f"Measured {results['date']} on {results['machine']}. Load average {load}; {results['duration_seconds']:.0f} s in all."
+        f"{modules}: measured {run['date']} on {run['machine']}. Load average {load}; {run['duration_seconds']:.0f} s in all."
     ]
-    if results["scale"] != 1.0:
-        lines.append(f"**A short run: {results['scale']:g} of the rounds.**")
+    if run["scale"] != 1.0:
+        lines.append(f"**A short run: {run['scale']:g} of the rounds.**")
     if missing:
         lines.append(f"Peers that could not be installed: {missing}.")
-    if results["failed"]:
-        lines.append(f"**Did not finish: {', '.join(results['failed'])}.**")
+    if run["failed"]:
+        lines.append(f"**Did not finish: {', '.join(run['failed'])}.**")
     return "\n".join(lines)
 
 

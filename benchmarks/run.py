@@ -1,4 +1,4 @@
-"""`python -m benchmarks.run [NAME...]`: measure, print, and with --write renew benchmarks/README.md and results.json.
+"""`python -m benchmarks.run [NAME...]`: measure, print, and with --write renew their part of benchmarks/README.md and results.json.
 
 Without a name, every module in turn, each in a process of its own, so that none inherits the memory or threads of another.
 """
@@ -62,7 +62,7 @@ def _everything(names: tuple[str, ...], peers: Peers, options: argparse.Namespac
     for name in names:
         print(f"== {name}", flush=True)
         found = _in_own_process(name, options)
-        figures += found or []
+        figures += [{"module": name, **figure} for figure in found or []]
         failed += [name] if found is None else []
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
@@ -77,13 +77,22 @@ def _everything(names: tuple[str, ...], peers: Peers, options: argparse.Namespac
     }
 
 
+def _renewed(earlier: list[dict[str, Any]], run: dict[str, Any]) -> list[dict[str, Any]]:
+    """All runs whose figures still stand: of a module those of the last one that measured it."""
+    measured = {figure["module"] for figure in run["figures"]}
+    kept = [{**each, "figures": [figure for figure in each["figures"] if figure["module"] not in measured]} for each in earlier]
+    return [*(each for each in kept if each["figures"]), run]
+
+
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[[], *NAMES], metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--scale", type=float, default=1.0, help="share of the rounds; 0.05 is a quick look")
     parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()), help="where files are written")
     parser.add_argument("--no-peers", action="store_true", help="install and measure nobody else")
-    parser.add_argument("--write", action="store_true", help="renew benchmarks/README.md and benchmarks/results.json")
+    parser.add_argument(
+        "--write", action="store_true", help="renew what benchmarks/README.md and benchmarks/results.json say of them"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="with one name: its figures go there too")
     options = parser.parse_args(arguments)
     options.directory = options.directory.resolve()
@@ -106,11 +115,13 @@ def main(arguments: list[str]) -> int:
             options.json.write_text(json.dumps(rows))
         return 0
     names = tuple(options.names) or NAMES
-    results = _everything(names, peers, options)
+    run = _everything(names, peers, options)
     if options.write:
-        (HERE / "results.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", "utf-8")
-        report.write_readme(HERE / "README.md", report.markdown(results))
-    return 1 if results["failed"] else 0
+        kept = HERE / "results.json"
+        runs = _renewed(json.loads(kept.read_text("utf-8")), run)
+        kept.write_text(json.dumps(runs, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        report.write_readme(HERE / "README.md", report.markdown(runs))
+    return 1 if run["failed"] else 0
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.lines import environment
 from benchmarks.report import markdown, plain
-from benchmarks.run import NAMES
+from benchmarks.run import NAMES, _renewed
 
 PROJECT = Path(__file__).resolve().parents[2]
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="measures system calls of Linux")
@@ -58,6 +58,14 @@ def test_every_module_is_run_by_make_bench_or_belongs_to_a_group() -> None:
 
 
 def test_the_readme_says_what_the_results_say() -> None:
-    results = json.loads((PROJECT / "benchmarks/results.json").read_text("utf-8"))
-    assert markdown(results) in (PROJECT / "benchmarks/README.md").read_text("utf-8")
-    assert results["failed"] == []
+    runs = json.loads((PROJECT / "benchmarks/results.json").read_text("utf-8"))
+    assert markdown(runs) in (PROJECT / "benchmarks/README.md").read_text("utf-8")
+    assert [run["failed"] for run in runs] == [[]] * len(runs)
+
+
+def test_a_run_takes_the_place_of_what_was_said_of_its_modules_and_of_nothing_else() -> None:
+    def run(date: str, **figures: str) -> dict[str, Any]:
+        return {"date": date, "figures": [{"module": module, "key": key} for module, key in figures.items()]}
+
+    earlier = [run("first", frames="a", pins="b"), run("second", probe="c")]
+    assert _renewed(earlier, run("third", pins="d", probe="e")) == [run("first", frames="a"), run("third", pins="d", probe="e")]
