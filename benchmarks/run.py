@@ -1,4 +1,4 @@
-"""`python -m benchmarks.run [NAME...]`: measure, print, and with --write renew their part of benchmarks/README.md and results.json.
+"""`python -m benchmarks.run [NAME...]`: measure and print; --write renews what benchmarks/README.md and results.json say of it.
 
 Without a name, every module in turn, each in a process of its own, so that none inherits the memory or threads of another.
 """
@@ -90,9 +90,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="share of the rounds; 0.05 is a quick look")
     parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()), help="where files are written")
     parser.add_argument("--no-peers", action="store_true", help="install and measure nobody else")
-    parser.add_argument(
-        "--write", action="store_true", help="renew what benchmarks/README.md and benchmarks/results.json say of them"
-    )
+    parser.add_argument("--write", action="store_true", help="renew what README.md and results.json say of them")
     parser.add_argument("--json", type=Path, metavar="FILE", help="with one name: its figures go there too")
     options = parser.parse_args(arguments)
     options.directory = options.directory.resolve()
