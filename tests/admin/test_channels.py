@@ -221,8 +221,8 @@ def test_a_file_in_the_workspace_or_nowhere_is_refused(broker: ExecutionBroker, 
 def said(address: Any, message: bytes, *, end: bool = False) -> bytes:
     family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     with socket.socket(family) as connection:
+        connection.connect(address)  # with a time limit it would not wait for room in the queue (unix(7), EAGAIN)
         connection.settimeout(10)
-        connection.connect(address)
         connection.sendall(message)
         if end:
             connection.shutdown(socket.SHUT_WR)
