@@ -12,12 +12,11 @@ import functools
 import os
 
 from .kernel_errors import checked
-from .kernel_fs import openat2
+from .kernel_fs import AT_FDCWD, openat2
 
 _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_ADD_RULE = 445
 _LANDLOCK_RESTRICT_SELF = 446
-_AT_FDCWD = -100
 _CREATE_RULESET_VERSION = 1
 _RULE_PATH_BENEATH = 1
 _RULE_NET_PORT = 2
@@ -180,7 +179,7 @@ def open_unobserved(path: str, flags: int, dir_fd: int | None = None) -> int:
     if not launcher_key.cache_info().currsize:
         return os.open(path, flags, dir_fd=dir_fd)
     try:
-        return openat2(_AT_FDCWD if dir_fd is None else dir_fd, path, flags | os.O_CLOEXEC, key=launcher_key())
+        return openat2(AT_FDCWD if dir_fd is None else dir_fd, path, flags | os.O_CLOEXEC, key=launcher_key())
     except OSError as error:
         if error.errno != errno.ENOSYS:
             raise

@@ -12,9 +12,9 @@ import os
 from collections.abc import Callable
 
 from .kernel_errors import checked
+from .kernel_fs import AT_FDCWD
 from .typed import Any
 
-AT_FDCWD = -100
 AT_EMPTY_PATH = 0x1000
 AT_SYMLINK_NOFOLLOW = 0x100
 AT_RECURSIVE = 0x8000
@@ -85,7 +85,7 @@ def leave_peers(tree: int) -> None:
 
 def set_propagation(path: str, propagation: int) -> None:
     """Change the propagation of every mount at and below `path` to an MS_* value."""
-    _set(-100, os.fsencode(path), AT_RECURSIVE, _MountAttributes(propagation=propagation))
+    _set(AT_FDCWD, os.fsencode(path), AT_RECURSIVE, _MountAttributes(propagation=propagation))
 
 
 def pivot_root(new_root: str, put_old: str) -> None:

@@ -35,7 +35,7 @@ SIGNAL_BASE = 128
 
 _FAILED, _NOT_EXECUTABLE, _NOT_STARTED, _HIGHEST = 125, 126, 127, 255
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR)
-_HOST_IS_SHORT = (0, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ETOOMANYREFS)
+_HOST_IS_SHORT = (0, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Deadline(Enum):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 
 from fable_exec import Conflict, InvalidRequest, PathExists, PathIsDirectory, PathNotFound
+from tests.anothers import workspace_of_another_user
 from tests.doors import DOORS, opened, policy_for
 
 SECRET_BYTES = bytes(range(256)) + "ä€😀".encode()
@@ -209,12 +208,7 @@ def test_a_search_finds_lines_and_counts_what_it_left_out(door: Any, workspace: 
 
 @pytest.fixture
 def anothers() -> Iterator[Path]:
-    """A directory of another user's, where that user gets at it."""
-    with tempfile.TemporaryDirectory() as above:
-        os.chmod(above, 0o755)
-        workspace = Path(above).resolve() / "workspace"
-        workspace.mkdir(0o700)
-        os.chown(workspace, 1234, 1235)
+    with workspace_of_another_user() as workspace:
         yield workspace
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 
 from fable_exec import CommandResult, ConfinementUnavailable, EnvironmentPolicy, ExecutionBroker, PathNotFound
 from fable_exec.runner import WorkspaceIdentity
+from tests.anothers import USER, workspace_of_another_user
 from tests.confinement.places import GIT, PATH, available, confined, in_modes, repository, run
 from tests.doors import TOKEN, opened, policy_for
 
@@ -194,13 +194,7 @@ def test_a_workspace_of_any_name_is_worked_in(mode: str, workspace: Path, name: 
 
 @pytest.fixture
 def anothers() -> Iterator[Path]:
-    """A directory of another user's in one of root's, which that user may enter."""
-    with tempfile.TemporaryDirectory() as above:
-        os.chmod(above, 0o711)
-        place = Path(above).resolve() / "workspace"
-        place.mkdir(0o700)
-        repository(place)
-        subprocess.run(["chown", "-R", "1234:1235", place], check=True)
+    with workspace_of_another_user(repository) as place:
         yield place
 
 
@@ -218,7 +212,7 @@ def test_root_is_told_where_the_owner_of_the_workspace_is_kept_out(mode: str, an
     anothers.parent.chmod(0o700)
     with confined(anothers, mode) as broker, pytest.raises(ConfinementUnavailable) as caught:
         broker.execute_command(("true",))
-    assert f"(user 1234), who may not enter '{anothers.parent}': let that user in" in str(caught.value)
+    assert f"(user {USER}), who may not enter '{anothers.parent}': let that user in" in str(caught.value)
     anothers.parent.chmod(0o701)
     with confined(anothers, mode) as broker:
         run(broker, "true")

@@ -93,6 +93,11 @@ def test_fields_a_caller_acts_on_come_along() -> None:
         assert {name: getattr(seen, name) for name in fields} == fields
 
 
+@pytest.mark.parametrize(("number", "advice"), [(errno.EAGAIN, "ulimit -u"), (errno.ETOOMANYREFS, "ulimit -n")])
+def test_a_start_that_the_host_was_short_for_says_what_to_raise(number: int, advice: str) -> None:
+    assert advice in str(errors.LaunchFailed.at("launcher", number, "x"))
+
+
 def test_the_text_of_an_unexpected_error_stays_inside() -> None:
     wire = p.encode_error(RuntimeError("token=secret"), "probe")
     assert wire["code"] == "internal-error"

@@ -180,6 +180,17 @@ def test_a_tree_has_the_effects_that_it_promises(tree: ProcessTree, pid_box: Any
     assert tuple(word.encode() for word in words) == tree.words
 
 
+def test_who_executes_just_now_is_alive() -> None:
+    """A process that has just been started has no command line for a moment; every second one was missed once."""
+    for _ in range(30):
+        marker = f"m-{uuid.uuid4().hex}"
+        with subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)", marker]) as sleeper:
+            try:
+                assert alive_with(marker) == [sleeper.pid]
+            finally:
+                sleeper.kill()
+
+
 def test_who_is_alive_is_found_by_proc_and_by_ps(monkeypatch: pytest.MonkeyPatch) -> None:
     from fable_exec.testing import processes
 
