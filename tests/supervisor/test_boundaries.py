@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import socket
-import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor
 from fable_exec.supervisor.starting import Starts
 from fable_exec.supervisor.zygotes import KeeperZygotes
 from fable_exec.testing.leaks import nothing_left
+from tests.anothers import reachable_directory
 from tests.supervisor.jobs import LONG_SECONDS, Jobs
 
 pytestmark = pytest.mark.requires_ability("confinement")
@@ -278,10 +278,8 @@ def test_what_is_wrong_with_a_request_is_told_before_anybody_is_asked(boundary: 
 
 @pytest.fixture
 def open_place() -> Iterator[Path]:
-    """A directory that everybody can enter."""
-    with tempfile.TemporaryDirectory(prefix="fable-exec-boundary-") as made:
-        os.chmod(made, 0o755)
-        yield Path(made).resolve()
+    with reachable_directory() as place:
+        yield place
 
 
 @pytest.mark.requires_ability("root")

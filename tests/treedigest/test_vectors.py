@@ -8,12 +8,14 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fable_exec.treedigest import Level, Profile, tree_digest
+from tests.anothers import reachable_directory
 from tests.treedigest import vectors
 from tests.treedigest.test_loki import repository
 
@@ -32,18 +34,20 @@ def test_the_profile_loki_v3_gives_the_digest_and_the_entries_of_the_reference_a
         assert (found.sha256, entries) == (expected["loki_tree_sha256"], expected["manifest_entries"]), level
 
 
-def let_others_in(directory: Path) -> None:
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """Where another user gets at what is made, and at this checkout."""
     if os.geteuid() == 0 and not all(parent.stat().st_mode & stat.S_IXOTH for parent in Path(__file__).parents):
         pytest.skip("an ordinary user cannot reach this checkout; `make test` runs this as one, too")
-    directory.chmod(0o777)
-    for parent in directory.parents[:3]:
-        if parent.stat().st_uid == os.geteuid() and parent.stat().st_mode & stat.S_IXOTH == 0:
-            parent.chmod(0o711)
+    with reachable_directory() as place:
+        yield place
 
 
-def as_ordinary_user(name: str, directory: Path, profile: str) -> str:
+def as_ordinary_user(name: str, reachable: Path, profile: str) -> str:
     """What `vectors.py` prints; it runs as this user, or as somebody without rights where that is root."""
-    let_others_in(directory)
+    directory = reachable / "anybodys"
+    directory.mkdir()
+    directory.chmod(0o777)
     program = Path(vectors.__file__)
     user: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": ()} if os.geteuid() == 0 else {}
     argv = [sys.executable, "-B", str(program), name, str(directory / "tree"), profile]
@@ -52,13 +56,13 @@ def as_ordinary_user(name: str, directory: Path, profile: str) -> str:
 
 
 @pytest.mark.parametrize("name", FOR_ORDINARY_USERS)
-def test_what_an_ordinary_user_may_not_read_is_bound_as_the_reference_binds_it(name: str, tmp_path: Path) -> None:
-    assert as_ordinary_user(name, tmp_path, "loki-v3") == vectors.expected(name)["loki_tree_sha256"]
+def test_what_an_ordinary_user_may_not_read_is_bound_as_the_reference_binds_it(name: str, reachable: Path) -> None:
+    assert as_ordinary_user(name, reachable, "loki-v3") == vectors.expected(name)["loki_tree_sha256"]
 
 
 @pytest.mark.parametrize("name", FOR_ORDINARY_USERS)
-def test_the_profile_tree_gives_no_digest_that_does_not_bind_everything(name: str, tmp_path: Path) -> None:
-    assert as_ordinary_user(name, tmp_path, "tree") == "path-permission"
+def test_the_profile_tree_gives_no_digest_that_does_not_bind_everything(name: str, reachable: Path) -> None:
+    assert as_ordinary_user(name, reachable, "tree") == "path-permission"
 
 
 @pytest.mark.parametrize("names", [group for group in GROUPS if len(group) > 1])
@@ -83,16 +87,17 @@ for more in ({"cache": DigestCache(cache)}, {}):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave a group; `make test` runs this as root, too")
 @pytest.mark.parametrize("profile", Profile)
-def test_what_may_be_read_is_asked_of_the_kernel_and_not_of_the_cache(profile: Profile, workspace: Path, tmp_path: Path) -> None:
+def test_what_may_be_read_is_asked_of_the_kernel_and_not_of_the_cache(profile: Profile, reachable: Path) -> None:
     """No stamp of a file moves when a user joins a group or leaves it."""
+    workspace, cache = reachable / "workspace", reachable / "cache"
+    workspace.mkdir()
     repository(workspace, "a")
     os.chown(workspace / "a", 0, 4321)
     (workspace / "a").chmod(0o640)
-    let_others_in(workspace)
-    (tmp_path / "cache").mkdir(mode=0o700)
-    os.chown(tmp_path / "cache", 65534, 65534)
+    cache.mkdir(mode=0o700)
+    os.chown(cache, 65534, 65534)
     time.sleep(0.05)  # or the stamps would not be old enough to be believed
-    argv = [sys.executable, "-c", _DIGESTS, str(workspace), str(tmp_path / "cache/digests"), profile.value]
+    argv = [sys.executable, "-c", _DIGESTS, str(workspace), str(cache / "digests"), profile.value]
     found = []
     for groups in ([], [4321], [4321], []):
         done = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True, user=65534, group=65534, extra_groups=groups)
