@@ -17,6 +17,8 @@ _MEANINGS = {
     errno.EACCES: "refused by a security module",
     errno.EBUSY: "the process that runs this is observed by such a filter itself",
 }
+_SHORTAGES = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+"""Of processes, memory and descriptors: no answer to what a kernel can do (fork(2), open(2))."""
 
 
 @attrs.frozen(kw_only=True)
@@ -52,9 +54,11 @@ class Support:
         return cls(**found)
 
     @property
-    def is_cut_short(self) -> bool:
-        """Whether no process more could be started while the host was asked: then what seems to be missing may be there."""
-        return errno.EAGAIN in (self.user_namespaces, self.root_namespaces, self.own_proc, self.own_pid_max, self.seccomp)
+    def shortage(self) -> int:
+        """The errno of a shortage while the host was asked, and 0 for none: then what seems to be missing may be there."""
+        namespaces = (self.user_namespaces, self.root_namespaces, self.own_proc, self.own_pid_max)
+        answers = (*namespaces, self.seccomp, self.notify, self.landlock)
+        return next((number for number in answers if number in _SHORTAGES), 0)
 
     @property
     def landlock_reason(self) -> str:

@@ -141,8 +141,8 @@ class Zygote:
             greeting: dict[str, Any] = answer_within(self._socket, _START_SECONDS, "the launcher program")
             if "failed" in greeting:
                 raise LaunchFailed.at(greeting["failed"], greeting["errno"], greeting["what"])
-            if Support.from_probe(greeting["support"]).is_cut_short:  # or a weaker mode would be taken for the best there is
-                raise LaunchFailed.at("probe", errno.EAGAIN, "the launcher program")
+            if shortage := Support.from_probe(greeting["support"]).shortage:  # or a weaker mode would pass for the best there is
+                raise LaunchFailed.at("probe", shortage, "the launcher program")
             return greeting
         except BaseException:
             self.close()

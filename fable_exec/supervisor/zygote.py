@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import select
 import socket
@@ -95,8 +94,8 @@ class KeeperZygote:
         finally:
             for handle in handles:
                 os.close(handle)
-        if self.support.is_cut_short:
-            raise LaunchFailed.at("probe", errno.EAGAIN, _WHO)
+        if self.support.shortage:
+            raise LaunchFailed.at("probe", self.support.shortage, _WHO)
 
     def ask(self, request: KeepRequest) -> Waiting:
         """Have a keeper made for `request`. Raises BrokerGone when the zygote is gone: then nothing was asked."""

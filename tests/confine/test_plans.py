@@ -52,6 +52,18 @@ def plan(case: str) -> Plan:
     return compile_plan(launch, support, confinement, view)
 
 
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize(
+    "ability", ["user_namespaces", "root_namespaces", "own_proc", "own_pid_max", "seccomp", "notify", "landlock"]
+)
+def test_what_was_short_for_a_moment_is_no_answer(ability: str, number: int) -> None:
+    def answering(errno_: int) -> Support:
+        return attrs.evolve(CAPABLE, **{ability: errno_})  # type: ignore[arg-type]  # an ability, not the machine's name
+
+    assert answering(number).shortage == number
+    assert answering(errno.ENOSPC).shortage == 0
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_the_plans_are_the_committed_ones(case: str) -> None:
     """FABLE_EXEC_WRITE_GOLDEN=1 writes the files anew."""
