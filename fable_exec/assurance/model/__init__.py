@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fable_exec.assurance.model.brokers import ATOMS, BrokerWorld, broker_model
 from fable_exec.assurance.model.exploring import Model, Step
-from fable_exec.assurance.model.reach import Asset, AssetReach, BlastRadius, Layer, Way, blast_radius
+from fable_exec.assurance.model.reach import AssetReach, BlastRadius, blast_radius
 from fable_exec.assurance.model.verifying import (
     BROKER_INVARIANTS,
     SUPERVISOR_INVARIANTS,
@@ -22,6 +22,7 @@ from fable_exec.assurance.model.verifying import (
     verify_policy,
     verify_supervisor,
 )
+from fable_exec.assurance.model.ways import Asset, Layer, Way
 from fable_exec.lazynames import on_demand
 
 if TYPE_CHECKING:

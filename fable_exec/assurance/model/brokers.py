@@ -16,7 +16,7 @@ from fable_exec.assurance.model.acts import COMMANDS, WRITES, CommandAct, WriteA
 from fable_exec.assurance.model.exploring import Model, explore
 from fable_exec.assurance.model.host import Host
 from fable_exec.assurance.model.locking import LockWorld, explore_lock
-from fable_exec.assurance.model.reach import Asset
+from fable_exec.assurance.model.ways import Asset
 from fable_exec.confine import Support
 from fable_exec.decision import Decision, asks_for_arguments, deadlines_of, decide, decide_input
 from fable_exec.errors import ConfinementUnavailable, InvalidRequest
