@@ -6,9 +6,7 @@ import asyncio
 import gc
 import json
 import os
-import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +17,12 @@ from fable_exec.audit import verify_log
 from fable_exec.testing.leaks import children, nothing_left
 from tests import hosts
 from tests.doors import TOKEN, policy_for
+from tests.waiting import until
 
 pytestmark = pytest.mark.requires_ability("confinement")
 
 BLOCKING = {"in_process": ExecutionBroker, "spawned": BrokerClient}
 ASYNC = {"asyncio": AsyncExecutionBroker, "asyncio_spawned": AsyncBrokerClient}
-
-
-def until(met: Callable[[], bool]) -> bool:
-    give_up_at = time.monotonic() + 30
-    while not met() and time.monotonic() < give_up_at:
-        time.sleep(0.01)
-    return met()
 
 
 @pytest.mark.parametrize("kind", BLOCKING)

@@ -17,9 +17,10 @@ import pytest
 from fable_exec import AsyncBrokerClient, AsyncExecutionBroker, BrokerGone, Conflict, ExecutableDenied, InvalidRequest
 from fable_exec.adapters import AgentWorkspace, BlockingAgentWorkspace, CommandFinished, CommandOutput, RunRequest
 from tests.adapters.places import shell_policy
-from tests.cli.typed import is_running, until
+from tests.cli.typed import is_running
 from tests.test_forked_hosts import in_a_child
 from tests.test_locks_at_a_fork import held_elsewhere
+from tests.waiting import until
 
 pytestmark = pytest.mark.requires_ability("confinement")
 
@@ -160,8 +161,8 @@ def test_what_interrupts_the_waiting_thread_ends_the_command_first(opened: Block
     marker = f"7{time.time_ns() % 10**9}"
 
     def interrupt() -> None:
-        if until(lambda: is_running(marker)):
-            signal.pthread_kill(waiting, signal.SIGINT)
+        until(lambda: is_running(marker))
+        signal.pthread_kill(waiting, signal.SIGINT)
 
     waiting = threading.get_ident()
     interrupting = threading.Thread(target=interrupt)

@@ -18,8 +18,9 @@ from fable_exec import AsyncBrokerClient, AsyncExecutionBroker, BrokerPolicy, Co
 from fable_exec.adapters import BlockingAgentWorkspace
 from fable_exec.adapters.deepagents_operations import DeepAgentsOperations
 from tests.adapters.places import DOORS_BELOW_THE_FACADE, shell_policy
-from tests.cli.typed import is_running, until
+from tests.cli.typed import is_running
 from tests.doors import TOKEN
+from tests.waiting import until
 
 CONFINED = pytest.mark.requires_ability("confinement")
 DOORS = {"asyncio": AsyncExecutionBroker, "asyncio_spawned": AsyncBrokerClient}

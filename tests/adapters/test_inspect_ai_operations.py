@@ -14,7 +14,8 @@ import pytest
 
 from fable_exec import PolicyError
 from fable_exec.adapters.inspect_ai_operations import InspectOperations
-from tests.cli.typed import PROJECT, is_running, until
+from tests.cli.typed import PROJECT, is_running
+from tests.waiting import until
 
 CONFINED = pytest.mark.requires_ability("confinement")
 

@@ -20,6 +20,7 @@ import pytest
 
 from fable_exec import AsyncExecutionBroker, BrokerPolicy, Confinement, Denied, ExecutableDenied, InvalidRequest
 from fable_exec.adapters import BlockingAgentWorkspace
+from fable_exec.testing.processes import alive_with
 from tests.adapters.places import shell_policy
 from tests.cli.typed import PROJECT
 from tests.doors import TOKEN, environment_with
@@ -69,13 +70,7 @@ def told(middleware: Any, *commands: str) -> list[Any]:
 
 def asleep(seconds: str) -> bool:
     """Whether a `sleep` of that many seconds runs anywhere on this machine."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if path.read_bytes().split(b"\0")[:2] == [b"sleep", seconds.encode()]:
-                return True
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return False
+    return bool(alive_with(f"sleep\0{seconds}\0"))
 
 
 def test_commands_share_a_session_which_is_confined_and_starts_locked(workspace: Path) -> None:

@@ -17,8 +17,9 @@ from fable_exec import AsyncExecutionBroker, Denied, InvalidRequest, LaunchFaile
 from fable_exec.adapters import BlockingAgentWorkspace, LaunchSpec
 from fable_exec.policy import dump_json
 from tests.adapters.places import shell_policy
-from tests.cli.typed import PROJECT, is_running, typed_here, until
+from tests.cli.typed import PROJECT, is_running, typed_here
 from tests.doors import TOKEN, environment_with, policy_for
+from tests.waiting import until
 
 pytestmark = pytest.mark.requires_ability("confinement")
 

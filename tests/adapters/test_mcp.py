@@ -21,10 +21,12 @@ import pytest
 from fable_exec import Confinement
 from fable_exec.cli.program import COMMANDS
 from fable_exec.testing.leaks import children, open_descriptors
+from fable_exec.testing.processes import alive_with
 from tests.adapters.mcp_peers import Peer, in_process, over_stdio
 from tests.adapters.places import shell_policy
-from tests.cli.typed import PROJECT, environment, is_running, until
+from tests.cli.typed import PROJECT, environment, is_running
 from tests.doors import policy_for
+from tests.waiting import until
 
 pytestmark = [pytest.mark.requires_ability("mcp"), pytest.mark.requires_ability("confinement")]
 
@@ -302,14 +304,7 @@ def test_no_more_calls_run_at_once_than_the_policy_lets_be_in_flight(workspace: 
 
 def running(marker: str) -> int:
     """How many `sleep MARKER` there are."""
-    lines = [path.joinpath("cmdline") for path in Path("/proc").iterdir() if path.name.isdigit()]
-    found = 0
-    for line in lines:
-        try:
-            found += line.read_bytes() == f"sleep\0{marker}\0".encode()
-        except OSError:
-            continue
-    return found
+    return len(alive_with(f"sleep\0{marker}\0"))
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

@@ -20,8 +20,9 @@ from fable_exec.policy import dump_json
 from tests.adapters.mcp_peers import told
 from tests.adapters.places import shell_policy
 from tests.bounds import BUSY_SECONDS, bounds
-from tests.cli.typed import PROGRAM, environment, is_running, typed_here, until
+from tests.cli.typed import PROGRAM, environment, is_running, typed_here
 from tests.doors import TOKEN
+from tests.waiting import until
 
 pytestmark = [pytest.mark.requires_ability("mcp"), pytest.mark.requires_ability("confinement")]
 

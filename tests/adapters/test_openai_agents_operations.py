@@ -13,7 +13,8 @@ import pytest
 from fable_exec import BrokerPolicy, Confinement
 from fable_exec.adapters.openai_agents_operations import OpenAiAgentsOperations
 from tests.adapters.places import DOORS_BELOW_THE_FACADE, shell_policy, within
-from tests.cli.typed import is_running, until
+from tests.cli.typed import is_running
+from tests.waiting import until
 
 CONFINED = pytest.mark.requires_ability("confinement")
 

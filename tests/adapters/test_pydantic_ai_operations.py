@@ -17,8 +17,9 @@ from fable_exec.adapters import AgentWorkspace
 from fable_exec.adapters.links import resolved
 from fable_exec.adapters.pydantic_ai_operations import PydanticAiOperations
 from tests.adapters.places import DOORS_BELOW_THE_FACADE, shell_policy, within
-from tests.cli.typed import is_running, until
+from tests.cli.typed import is_running
 from tests.doors import environment_with
+from tests.waiting import until
 
 CONFINED = pytest.mark.requires_ability("confinement")
 

@@ -39,8 +39,9 @@ from fable_exec.adapters import (
 )
 from tests.adapters.places import ASYNC_DOORS, shell_policy, within
 from tests.bounds import BUSY_SECONDS
-from tests.cli.typed import is_running, until
+from tests.cli.typed import is_running
 from tests.doors import policy_for
+from tests.waiting import until
 
 pytestmark = pytest.mark.requires_ability("confinement")
 

@@ -19,8 +19,8 @@ import pytest
 
 from fable_exec import ExecutionBroker, PolicyError
 from fable_exec.admin import command_file, open_channels, sockets
-from tests.admin.waiting import until
 from tests.doors import TOKEN
+from tests.waiting import until
 
 UNLOCK = json.dumps({"action": "unlock_writes", "token": TOKEN}).encode()
 LOCK = b'{"action": "lock_writes"}'

@@ -14,8 +14,8 @@ import pytest
 
 from fable_exec import ExecutionBroker
 from fable_exec.admin import AdminControl
-from tests.admin.waiting import until
 from tests.doors import DIGEST, TOKEN
+from tests.waiting import until
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "admin.md").read_text(encoding="utf-8")
 LINES = re.findall(r"^\{.*\}$", PAGE, re.MULTILINE)

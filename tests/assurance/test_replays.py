@@ -226,7 +226,8 @@ def test_a_supervisor_without_the_grace_never_ends_a_job_that_ignores_its_stop(
 ) -> None:
     """The counterexample of terminal-reached: stopped, signalled, and nothing happens any more."""
     from fable_exec.supervisor import Supervisor, zygote
-    from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, until
+    from tests.supervisor.jobs import Jobs, kill_keeper
+    from tests.waiting import LONG_SECONDS, until
 
     program = tmp_path / "keeper.py"
     program.write_text(KEEPER.format(kept="" if is_broken else "Action.BEGIN_GRACE"))

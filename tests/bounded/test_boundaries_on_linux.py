@@ -22,14 +22,9 @@ from fable_exec.seatbelt import ConfinementRecord, HostBoundary, smoke
 from fable_exec.seatbelt.scratch import Scratch, smoke_scratch
 from tests.confinement.places import in_modes
 from tests.doors import DIGEST, TOKEN
+from tests.ports import free_port
 
 pytestmark = pytest.mark.requires_ability("confinement")
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.typed import PROGRAM, environment, is_running, started, the_object, until
+from tests.cli.typed import PROGRAM, environment, is_running, started, the_object
 from tests.hosts import unique_sleep
+from tests.waiting import until
 
 TREE = "trap '' INT TERM HUP; setsid sleep {0} & (sleep {0} &) & echo ready; sleep {0}; sleep {0}"
 

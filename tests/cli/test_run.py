@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.typed import PROGRAM, environment, is_running, the_object, typed, typed_here, until
+from tests.cli.typed import PROGRAM, environment, is_running, the_object, typed, typed_here
 from tests.hosts import unique_sleep
+from tests.waiting import until
 
 
 def run(workspace: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:

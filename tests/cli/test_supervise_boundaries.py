@@ -11,7 +11,8 @@ import pytest
 
 from fable_exec.supervisor import Supervisor
 from tests.cli.supervising import supervise
-from tests.cli.typed import started, the_object, until
+from tests.cli.typed import started, the_object
+from tests.waiting import until
 
 pytestmark = pytest.mark.requires_ability("confinement")
 

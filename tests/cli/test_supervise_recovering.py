@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.supervising import NOBODY, ended, shown, start, status_here, supervise
-from tests.cli.typed import is_running, the_object, until
+from tests.cli.typed import is_running, the_object
 from tests.hosts import unique_sleep
+from tests.waiting import until
 
 pytestmark = pytest.mark.requires_ability("confinement")
 

@@ -8,13 +8,13 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 from unittest import mock
 
 from fable_exec.__main__ import main
+from fable_exec.testing.processes import alive_with
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, "-m", "fable_exec"]
@@ -98,20 +98,4 @@ def the_object(finished: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
 
 def is_running(marker: str) -> bool:
     """Whether a living process has `marker` among its arguments."""
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and marker.encode() in (entry / "cmdline").read_bytes().split(b"\0"):
-                return True
-        except OSError:
-            continue  # it ended while we looked
-    return False
-
-
-def until(holds: Callable[[], bool], seconds: float = 30) -> bool:
-    """Wait for something to become true; whether it did."""
-    give_up_at = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > give_up_at:
-            return False
-        time.sleep(0.01)
-    return True
+    return bool(alive_with(f"\0{marker}\0"))

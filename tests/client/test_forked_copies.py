@@ -7,8 +7,7 @@ import json
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from fable_exec import AsyncBrokerClient, BrokerClient
 from fable_exec.client.child import Child
 from tests import hosts
 from tests.doors import TOKEN, policy_for
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.requires_ability("confinement"),
@@ -119,12 +119,3 @@ def test_a_killed_host_takes_the_broker_with_it_although_a_copy_keeps_the_pipes(
         assert hosts.alive_with(seconds) == [copy]
     finally:
         os.kill(copy, signal.SIGKILL)
-
-
-def until(met: Callable[[], bool]) -> bool:
-    give_up_at = time.monotonic() + 30
-    while not met():
-        if time.monotonic() > give_up_at:
-            return False
-        time.sleep(0.01)
-    return True

@@ -20,6 +20,7 @@ from fable_exec.confine import FileView, filters
 from fable_exec.confine.landlock import LandlockRules, rights
 from fable_exec.confine.restricting import _own_root
 from tests.confine.entering import NO_NEW_PRIVILEGES, PROGRAMS, PROJECT, enter, files_step, filter_step
+from tests.ports import free_port
 
 pytestmark = pytest.mark.requires_ability("landlock")
 
@@ -145,11 +146,6 @@ def port() -> Iterator[int]:
     """A port of the host that someone listens on."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @needs_abi(4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from fable_exec.confine import FileView, Plan
 from fable_exec.outcome import Applied
 from fable_exec.policy import PROTECTIONS, Protections
 from tests.confinement.places import confined, in_modes, states
+from tests.ports import free_port
 
 pytestmark = pytest.mark.requires_ability("linux")
 
@@ -112,12 +112,6 @@ def test_an_attempt_that_the_host_had_no_room_for_proves_nothing(number: int, ho
     assert told.state == ("active" if holds else "degraded")
 
 
-def unused_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 @pytest.mark.requires_ability("landlock")
 @pytest.mark.parametrize("holds", [True, False])
 @in_modes("slots", "plain")
@@ -134,7 +128,7 @@ def test_a_reserved_port_that_is_not_refused_is_found_out(
 
     if not holds:
         monkeypatch.setattr(room, "compile_command_plan", without_ports)
-    confinement = attrs.evolve(DEGRADABLE, network="full", reserved_ports=(unused_port(),))
+    confinement = attrs.evolve(DEGRADABLE, network="full", reserved_ports=(free_port(),))
     with confined(workspace, mode, confinement=confinement) as broker:
         told = {each.protection: each for each in broker.execute_command(("true",)).confinement}["network"]
     through = "announced, but the canary was not refused: connect_reserved, bind_reserved"

@@ -17,6 +17,7 @@ from fable_exec import Confinement, ConfinementUnavailable
 from fable_exec.policy import PROTECTIONS, Protections
 from tests.confinement.places import Tree, confined, in_modes, run
 from tests.doors import TOKEN
+from tests.ports import free_port
 
 pytestmark = pytest.mark.requires_ability("linux")
 
@@ -78,12 +79,6 @@ def connects(port: int) -> tuple[str, ...]:
 
 def listens(port: int) -> tuple[str, ...]:
     return ("python3", "-c", f"import socket; socket.create_server(('127.0.0.1', {port}))")
-
-
-def free_port() -> int:
-    with listening(socket.AF_INET, ("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 @in_modes()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.confinement.places import NEEDS, Tree, left_on_the_host, repository
+from tests.waiting import until
 
 pytestmark = pytest.mark.requires_ability("linux", "git")
 
@@ -39,10 +39,7 @@ def test_no_stub_and_no_mount_is_left_after_kill_9(mode: str, workspace: Path) -
         private = Path(host.stdout.readline().strip())
         assert private.is_dir()
         host.kill()
-    give_up_at = time.monotonic() + 30
-    while private.exists() and time.monotonic() < give_up_at:
-        time.sleep(0.01)
-    assert not private.exists()
+    until(lambda: not private.exists())
     assert left_on_the_host([str(workspace), str(private)]) == []
     # The unlocked launcher's canary made and removed a file at the top: that directory's time is another one, and nothing else.
     assert [name for name in before.changes(Tree.of(workspace)) if name != "."] == []

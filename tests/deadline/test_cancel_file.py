@@ -19,9 +19,10 @@ from fable_exec._launcher import kernel_inotify
 from fable_exec.deadline import MAX_CANCEL_BYTES, CancelFile, write_cancel_file
 from fable_exec.errors import InvalidRequest
 from fable_exec.procident import identify
-from tests.cli.typed import environment, is_running, until
+from tests.cli.typed import environment, is_running
 from tests.deadline.commands import deadline, shell, started
 from tests.hosts import unique_sleep
+from tests.waiting import until
 
 pytestmark = pytest.mark.requires_ability("linux")
 

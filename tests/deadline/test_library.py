@@ -18,8 +18,9 @@ import pytest
 from fable_exec.deadline import DeadlineEnd, DeadlineResult, run_with_deadline, running
 from fable_exec.errors import InternalError, LaunchFailed
 from fable_exec.testing import leaks
-from tests.cli.typed import is_running, until
+from tests.cli.typed import is_running
 from tests.hosts import PROJECT, unique_sleep
+from tests.waiting import until
 
 pytestmark = pytest.mark.requires_ability("linux")
 

@@ -7,14 +7,15 @@ import os
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
-from tests.cli.typed import PROGRAM, environment, is_running, until
+from fable_exec.testing.processes import alive_with
+from tests.cli.typed import PROGRAM, environment, is_running
 from tests.cli.typed import started as started_silently
 from tests.deadline.commands import deadline, shell, started
 from tests.hosts import unique_sleep
+from tests.waiting import until
 
 pytestmark = pytest.mark.requires_ability("linux")
 
@@ -119,16 +120,5 @@ def test_a_member_that_is_traced_from_outside_is_named_after_a_bounded_time() ->
 
 
 def _pid_of(marker: str) -> int:
-    found: list[int] = []
-
-    def look() -> bool:
-        for entry in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                if Path(f"/proc/{entry}/cmdline").read_bytes() == f"sleep\0{marker}\0".encode():
-                    found.append(int(entry))
-            except OSError:
-                continue
-        return bool(found)
-
-    assert until(look)
+    found: list[int] = until(lambda: alive_with(f"sleep\0{marker}\0"))
     return found[0]

@@ -12,9 +12,10 @@ import time
 
 import pytest
 
-from tests.cli.typed import PROGRAM, environment, is_running, until
+from tests.cli.typed import PROGRAM, environment, is_running
 from tests.deadline.commands import deadline, shell, started, timeout_of
 from tests.hosts import unique_sleep
+from tests.waiting import until
 
 pytestmark = pytest.mark.requires_ability("linux")
 

@@ -12,6 +12,7 @@ from fable_exec import Confinement
 from fable_exec._launcher.observed_addresses import parse
 from tests.confinement.places import confined, in_modes
 from tests.denials.told import PROGRAMS, python, told
+from tests.ports import free_port
 
 pytestmark = pytest.mark.requires_ability("linux")
 
@@ -283,19 +284,13 @@ for kind, number in ((socket.SOCK_STREAM, free), (socket.SOCK_DGRAM, port)):  # 
 """
 
 
-def unused_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 @pytest.mark.requires_ability("landlock")
 @pytest.mark.parametrize("network", ["full", "off"])
 @in_modes()
 def test_reserved_ports_that_are_refused_are_told(mode: str, network: str, workspace: Path) -> None:
     if (mode, network) == ("plain", "off"):
         pytest.skip("there is no socket to refuse a port to")
-    port, free = unused_port(), unused_port()
+    port, free = free_port(), free_port()
     confinement = Confinement(network=network, reserved_ports=(port,))  # type: ignore[arg-type]  # a word from the table
     with confined(workspace, mode, confinement=confinement, allowed_executables=PROGRAMS) as broker:
         result = python(broker, RESERVED, port, free)

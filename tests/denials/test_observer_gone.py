@@ -14,6 +14,7 @@ from fable_exec.outcome import EndedBy, Observed
 from tests.confinement.places import confined, in_modes, run
 from tests.denials.told import PROGRAMS, await_word
 from tests.hosts import alive_with, unique_sleep
+from tests.waiting import until
 
 pytestmark = pytest.mark.requires_ability("linux")
 
@@ -102,7 +103,4 @@ def test_nothing_outlives_a_killed_observer(mode: str, observe: str, workspace: 
             os.kill(pid, signal.SIGKILL)
         result = started.wait()
         assert result is not None and result.outcome is EndedBy.BROKER_LOST
-        give_up_at = time.monotonic() + 30
-        while alive_with(seconds) and time.monotonic() < give_up_at:
-            time.sleep(0.01)
-        assert alive_with(seconds) == []
+        until(lambda: not alive_with(seconds))

@@ -20,8 +20,9 @@ from typing import Any, NoReturn
 
 from fable_exec.supervisor import Execution, Supervisor
 from tests import boxes, tree_shapes
-from tests.keeper.scenes import PROOFS, WITHOUT_GROUPS, Scene, init_of, log, supervising, until
+from tests.keeper.scenes import PROOFS, WITHOUT_GROUPS, Scene, init_of, log, supervising
 from tests.tree_shapes import MARKER, Shape
+from tests.waiting import until
 
 GRACE_SECONDS = 0.3
 SLACK_SECONDS = 20.0

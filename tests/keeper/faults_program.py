@@ -29,9 +29,10 @@ from fable_exec.keeper.requests import KeepRequest
 from fable_exec.supervisor import Supervisor
 from fable_exec.supervisor.zygote import KeeperZygote
 from tests import hosts
-from tests.keeper.scenes import Scene, until
+from tests.keeper.scenes import Scene
 from tests.statefile.faults_program import HALF_DONE, OF_FILES
 from tests.tracing import Act, Alteration, killed_at, told_with
+from tests.waiting import until
 
 OF_A_KEEPER = (OF_FILES - {"close"}) | {"mkdir", "mkdirat", "chmod", "mknodat", "mknod", "ftruncate", "utimensat"}
 GONE_SECONDS = 30.0

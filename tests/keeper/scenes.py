@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from fable_exec.policy import BrokerPolicy, Confinement, EnvironmentPolicy, Limi
 from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor
 from fable_exec.supervisor import zygote as zygotes
 from tests.commands import ENVIRONMENT, identity
+from tests.waiting import LONG_SECONDS, until
 
 RUNGS = ("pidns", "subreaper")
 NEEDS = {"pidns": ("pid_namespace", "own_proc", "pidfd"), "subreaper": ("linux", "pidfd")}
@@ -34,8 +34,6 @@ from fable_exec.keeper.zygote import serve
 os.chdir("/")
 serve(int(sys.argv[-1]))
 """
-LONG_SECONDS = 30.0
-"""For what must come at all; how soon is measured elsewhere."""
 
 
 @contextmanager
@@ -50,15 +48,6 @@ def supervising(directory: Path, alteration: str = WITHOUT_GROUPS) -> Iterator[S
             yield supervisor
     finally:
         zygotes._PROGRAM = usual
-
-
-def until(condition: Any, seconds: float = LONG_SECONDS) -> Any:
-    """Wait for what no descriptor tells, and return it."""
-    give_up_at = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < give_up_at, "it did not come"
-        time.sleep(0.002)
-    return found
 
 
 @attrs.frozen(kw_only=True)

@@ -14,7 +14,8 @@ from fable_exec._launcher.control_group import beside_own
 from fable_exec.errors import Conflict
 from fable_exec.keeper import leaf
 from fable_exec.supervisor import Execution, Supervisor
-from tests.keeper.scenes import NEEDS, Scene, supervising, until
+from tests.keeper.scenes import NEEDS, Scene, supervising
+from tests.waiting import until
 
 MOST_KIBIBYTES = 2500
 

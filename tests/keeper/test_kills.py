@@ -21,10 +21,10 @@ from tests.keeper.scenes import (
     keeper_of,
     runs,
     supervising,
-    until,
     zygote_of,
 )
 from tests.keeper.test_stops import KEEPER, MOMENTS, meetings
+from tests.waiting import until
 
 RUNGS = [pytest.param(rung, marks=pytest.mark.requires_ability(*NEEDS[rung])) for rung in NEEDS]
 
@@ -160,8 +160,8 @@ def test_a_keeper_that_dies_at_a_moment_takes_the_job_along_and_it_is_never_run_
         if found is None:
             assert not ran, "it ran without a record"
             return
-        scene.left(found)
-        found = until(lambda: dead if (dead := scene.look(found)).health in (Health.LOST, Health.EXITED) else None)
+        left = scene.left(found)
+        found = until(lambda: dead if (dead := scene.look(left)).health in (Health.LOST, Health.EXITED) else None)
         again = supervisor.start(spec)
         supervisor.recover()
         assert again.execution_id == found.execution_id

@@ -23,8 +23,8 @@ from fable_exec.proofbind import read_proof
 from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor
 from fable_exec.treedigest import tree_digest
 from tests.cli.typed import typed_here
-from tests.keeper.scenes import LONG_SECONDS, until
 from tests.proofbind.signed import PROOFS
+from tests.waiting import LONG_SECONDS, until
 
 pytestmark = pytest.mark.requires_ability("confinement", "git")
 

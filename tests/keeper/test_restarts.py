@@ -30,8 +30,8 @@ from tests.keeper.scenes import (
     make_executable,
     runs,
     supervising,
-    until,
 )
+from tests.waiting import until
 
 COUNT = "echo >>starts; n=$(wc -l <starts); echo attempt $n; "
 """A shell script's first words: which attempt it is, counted in its workspace."""

@@ -24,7 +24,8 @@ from fable_exec.supervisor import execution as looking
 from fable_exec.supervisor.starting import Starts
 from tests import disks, hosts
 from tests.keeper import escapes
-from tests.keeper.scenes import NEEDS, WITHOUT_GROUPS, Scene, ending, keeper_of, log, runs, supervising, until
+from tests.keeper.scenes import NEEDS, WITHOUT_GROUPS, Scene, ending, keeper_of, log, runs, supervising
+from tests.waiting import until
 
 
 @attrs.frozen(kw_only=True)

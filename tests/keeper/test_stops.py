@@ -27,8 +27,8 @@ from tests.keeper.scenes import (
     log,
     runs,
     supervising,
-    until,
 )
+from tests.waiting import until
 
 OBEYS = "echo go; sleep 60"
 IGNORES = "trap '' TERM HUP INT; echo go; while :; do sleep 0.01; done"

@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,8 +29,8 @@ from fable_exec.confine.seccomp import ARCHITECTURES, Condition, Rule, assemble,
 from fable_exec.errors import IdentityLost, SignalRefused
 from fable_exec.procident import GROUP_SIGNAL_REFUSED, ProcessHandle, ProcessIdentity, compare, guarding, identify
 from fable_exec.procident import handle as handles
+from tests.waiting import LONG_SECONDS, until
 
-LONG_SECONDS = 30.0
 YEAR_SECONDS = 365 * 24 * 3600
 NUMBER = 200
 
@@ -90,14 +89,6 @@ def in_a_child(act: Callable[[], Any]) -> Any:
 def runs(pid: int) -> bool:
     """Whether our child has not ended."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for what no descriptor tells."""
-    give_up_at = time.monotonic() + LONG_SECONDS
-    while not condition():
-        assert time.monotonic() < give_up_at
-        time.sleep(0.001)
 
 
 def a_tick_later(birth: str) -> bool:

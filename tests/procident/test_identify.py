@@ -22,6 +22,7 @@ from fable_exec._sys import processes
 from fable_exec.errors import IdentityLost
 from fable_exec.procident import Comparison, ProcessHandle, TokenKind, compare, identify
 from fable_exec.testing.leaks import nothing_left
+from tests.waiting import until
 
 pytestmark = pytest.mark.requires_ability("pidfd")
 
@@ -69,9 +70,7 @@ def test_a_program_that_replaces_itself_stays_the_same() -> None:
         assert process.stdin
         process.stdin.write(b"x")
         process.stdin.flush()
-        give_up_at = time.monotonic() + 30
-        while Path(f"/proc/{process.pid}/comm").read_text() != "sleep\n":
-            assert time.monotonic() < give_up_at
+        until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
         assert compare(before, identify(process.pid)) is Comparison.SAME
 
 

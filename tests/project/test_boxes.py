@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fable_exec.testing.processes import alive_with
 from tests.boxes import Finished
 
 Box = Callable[..., Finished]
@@ -31,25 +32,13 @@ print(forked)
 """
 
 
-def processes_named(marker: str) -> int:
-    """How many processes of the machine carry `marker` in their command line."""
-    count = 0
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                count += marker.encode() in (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-    return count
-
-
 @pytest.mark.alone
 def test_a_fork_storm_stops_at_the_limit_and_nothing_is_left(pid_box: Box) -> None:
     marker = f"storm-{uuid.uuid4().hex}"
     finished = pid_box([sys.executable, "-c", FORK_STORM, marker], max_pids=320)
     assert finished.returncode == 0, finished.stderr
     assert 250 < int(finished.stdout) < 320
-    assert processes_named(marker) == 0
+    assert alive_with(marker) == []
 
 
 def test_a_program_that_never_ends_is_killed_at_the_timeout_with_its_daemons(pid_box: Box) -> None:
@@ -58,7 +47,7 @@ def test_a_program_that_never_ends_is_killed_at_the_timeout_with_its_daemons(pid
     finished = pid_box([sys.executable, "-c", source, marker], timeout=4)
     assert finished.returncode == 128 + signal.SIGKILL or finished.returncode == -signal.SIGKILL
     assert finished.stdout == "up\nup\n"
-    assert processes_named(marker) == 0
+    assert alive_with(marker) == []
 
 
 def test_the_box_has_its_own_proc_and_its_program_is_not_init(pid_box: Box) -> None:

@@ -15,6 +15,7 @@ from fable_exec.errors import InvalidRequest, PolicyError, ProviderUnavailable
 from fable_exec.providers import PRESETS, Classification, Finding, ProviderSpec, check, checking, provider_named
 from fable_exec.providers.parsing import claude_auth, claude_readiness, exit_status
 from fable_exec.seatbelt import HostBoundary
+from fable_exec.testing.processes import alive_with
 from tests.seatbelt.sandboxes import OBEDIENT, fake, given
 
 SECRET = "sk-ant-marker-7f3a9c"
@@ -118,7 +119,7 @@ def test_what_hangs_is_ended_with_its_tree(
     found = check("claude", boundary)
     assert (found.classification.value, found.live_inference_passed) == (classification, None if hangs == "auth" else False)
 
-    assert processes(marker) == []
+    assert alive_with(marker) == []
 
 
 @linux
@@ -135,18 +136,6 @@ def test_nothing_is_left_of_what_a_command_closed_and_no_link_of_it_is_followed(
         assert check(ProviderSpec(name="own", auth_command=("own",)), boundary).classification is Classification.AVAILABLE
     assert [*boundary.workspace_roots[0].iterdir(), *temporary.iterdir()] == []
     assert tmp_path.stat().st_mode & 0o777 == 0o755
-
-
-def processes(marker: str) -> list[str]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                line = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            found += [entry.name] if marker.encode() in line else []
-    return found
 
 
 @linux

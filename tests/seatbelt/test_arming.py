@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,8 +29,10 @@ from fable_exec.seatbelt import (
     smoke_probe,
 )
 from fable_exec.seatbelt.sandboxed import run_sandboxed
+from tests.ports import free_port
 from tests.seatbelt.boundaries import CASES, Case, place
 from tests.seatbelt.sandboxes import OBEDIENT, exits, fake, given
+from tests.waiting import until
 
 pytestmark = pytest.mark.requires_ability("linux")
 
@@ -117,12 +118,6 @@ def test_a_profile_that_could_be_read_in_two_ways_is_not_handed_over(tmp_path: P
         assert [found.name for found in tmp_path.iterdir()] == ["bin"]
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 def with_free_port(host: Case) -> HostBoundary:
     return attrs.evolve(host.boundary, reserved_ports=(free_port(),))
 
@@ -206,10 +201,7 @@ def test_what_is_run_under_a_profile_is_bounded_and_its_group_ends(host: Case, t
     assert (ran.status, ran.stdout) == (0, b"x" * 1000)
     assert "x" not in repr(ran)
     survivor = int((host.workspace / "pid").read_text())
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and is_alive(survivor):
-        time.sleep(0.01)
-    assert not is_alive(survivor)
+    until(lambda: not is_alive(survivor))
 
 
 def test_who_writes_without_end_after_the_program_ended_is_not_read_without_end(

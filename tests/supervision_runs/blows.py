@@ -15,7 +15,8 @@ from pathlib import Path
 
 import attrs
 
-from tests.supervision_runs.jobs import runs, until
+from tests.supervision_runs.jobs import runs
+from tests.waiting import until
 
 PROCESSES = ("client", "zygote", "keeper", "init")
 STARTER = "starter"

@@ -24,7 +24,8 @@ from fable_exec.statefile import Source
 from fable_exec.statefile.records import Condition
 from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor
 from tests.supervision_runs.blows import TARGETS, Family, Moment, Watch
-from tests.supervision_runs.jobs import Evidence, await_handed_over, runs, spec_of, until
+from tests.supervision_runs.jobs import Evidence, await_handed_over, runs, spec_of
+from tests.waiting import until
 
 STORIES = ("ends", "leaves a daemon", "is stopped")
 _TICK_SECONDS = 0.01

@@ -16,7 +16,8 @@ from fable_exec.executions import ExecutionDirectory
 from fable_exec.executions.holding import is_held
 from fable_exec.policy import BrokerPolicy, Confinement
 from fable_exec.supervisor import ExecutionSpec
-from tests.keeper.scenes import NEEDS, PROOFS, RUNGS, runs, until
+from tests.keeper.scenes import NEEDS, PROOFS, RUNGS, runs
+from tests.waiting import until
 
 __all__ = ["NEEDS", "PROOFS", "RUNGS", "Evidence", "Word", "await_keeper", "runs", "spec_of", "until"]
 

@@ -16,7 +16,8 @@ from fable_exec.errors import FableExecError, IdentityLost
 from fable_exec.procident import ProcessIdentity
 from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor
 from tests.procident.inside import YEAR_SECONDS, enter
-from tests.supervision_runs.jobs import Evidence, await_keeper, spec_of, until
+from tests.supervision_runs.jobs import Evidence, await_keeper, spec_of
+from tests.waiting import until
 
 _AHEAD = ("--boottime", str(YEAR_SECONDS), "--monotonic", str(YEAR_SECONDS))
 _NOT_FIRST = ("sh", "-c", '"$@"; exit "$?"', "sh")

@@ -17,8 +17,9 @@ from fable_exec.errors import IdentityLost
 from fable_exec.policy import BrokerPolicy, Confinement
 from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor
 from tests.supervision_runs.holding_up import held_up_at_its_signal
-from tests.supervision_runs.jobs import await_handed_over, await_keeper, until
+from tests.supervision_runs.jobs import await_handed_over, await_keeper
 from tests.supervision_runs.strangers import Stranger, with_strangers
+from tests.waiting import until
 
 _STATUS = 7
 # Ends when somebody has opened the FIFO. With two daemons: one that obeys SIGTERM, and one that does not.

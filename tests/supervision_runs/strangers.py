@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.supervision_runs.jobs import until
+from tests.waiting import until
 
 _LAST = Path("/proc/sys/kernel/ns_last_pid")
 _ASK = b"?"

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +13,7 @@ from fable_exec.errors import FableExecError
 from fable_exec.executions import ExecutionDirectory
 from fable_exec.policy import BrokerPolicy, Confinement
 from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor
-
-LONG_SECONDS = 30.0
-"""For what must come at all; how soon is measured where it matters."""
-
-
-def until(condition: Callable[[], Any], seconds: float = LONG_SECONDS) -> Any:
-    """Wait for what no descriptor tells, and return it."""
-    give_up_at = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < give_up_at, "it did not come"
-        time.sleep(0.002)
-    return found
+from tests.waiting import LONG_SECONDS
 
 
 def make_spec(workspace: Path, *argv: str, **more: Any) -> ExecutionSpec:

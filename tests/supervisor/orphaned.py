@@ -19,7 +19,7 @@ from fable_exec.lifecycle import Liveness
 from fable_exec.policy import BrokerPolicy, Confinement
 from fable_exec.supervisor import ExecutionSpec, Supervisor, zygote
 from fable_exec.supervisor.execution import liveness_of_runner
-from tests.supervisor.jobs import until
+from tests.waiting import until
 
 FORMS = {
     "leader": "echo ready; exec sleep 600",

@@ -24,17 +24,13 @@ from fable_exec.supervisor.starting import Starts
 from fable_exec.supervisor.zygotes import KeeperZygotes
 from fable_exec.testing.leaks import nothing_left
 from tests.anothers import reachable_directory
-from tests.supervisor.jobs import LONG_SECONDS, Jobs
+from tests.ports import free_port
+from tests.supervisor.jobs import Jobs
+from tests.waiting import LONG_SECONDS
 
 pytestmark = pytest.mark.requires_ability("confinement")
 
 SECRET = "sk-ant-marker-51c0de"
-
-
-def unused_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @pytest.fixture
@@ -55,7 +51,7 @@ def boundary_in(root: Path) -> HostBoundary:
         runtime_read_paths=(root / "tools",),
         runtime_write_paths=(root / "cache",),
         child_path=(root / "tools/bin", *system),
-        reserved_ports=(unused_port(),),
+        reserved_ports=(free_port(),),
         engine_source=root / "engine",
     )
 

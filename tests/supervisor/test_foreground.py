@@ -18,7 +18,8 @@ from fable_exec.executions import ExecutionDirectory
 from fable_exec.lifecycle import TerminalReason
 from fable_exec.supervisor import Execution, Supervisor
 from tests.hosts import PROJECT
-from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, until
+from tests.supervisor.jobs import Jobs, kill_keeper
+from tests.waiting import LONG_SECONDS, until
 
 _PROGRAM = """
 import sys

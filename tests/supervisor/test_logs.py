@@ -16,7 +16,8 @@ from fable_exec.errors import StateUnreadable
 from fable_exec.supervisor import ExecutionSpec
 from fable_exec.supervisor.following import events_in
 from fable_exec.testing.leaks import nothing_left
-from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, until
+from tests.supervisor.jobs import Jobs, kill_keeper
+from tests.waiting import LONG_SECONDS, until
 
 MIB = 1024 * 1024
 

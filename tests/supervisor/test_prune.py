@@ -18,7 +18,8 @@ from fable_exec.executions.holding import is_held, take
 from fable_exec.executions.names import workspace_locks_in
 from fable_exec.supervisor import Supervisor
 from fable_exec.testing.leaks import nothing_left, open_descriptors
-from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, make_spec, until
+from tests.supervisor.jobs import Jobs, kill_keeper, make_spec
+from tests.waiting import LONG_SECONDS, until
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from fable_exec.lifecycle import Facts, Health, TerminalReason
 from fable_exec.supervisor import Done, Execution, Recovered, Supervisor
 from fable_exec.testing.leaks import nothing_left
 from tests.hosts import PROJECT
-from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, make_spec, until
+from tests.supervisor.jobs import Jobs, kill_keeper, make_spec
+from tests.waiting import LONG_SECONDS, until
 
 OTHER_BOOT = "11111111-2222-4333-8444-555555555555"
 

@@ -15,7 +15,8 @@ import pytest
 from fable_exec.errors import IdentityLost, StateUnreadable
 from fable_exec.lifecycle import TerminalReason
 from fable_exec.procident import identify
-from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, until
+from tests.supervisor.jobs import Jobs, kill_keeper
+from tests.waiting import LONG_SECONDS, until
 
 
 def test_a_stop_ends_the_job_and_says_so(jobs: Jobs) -> None:

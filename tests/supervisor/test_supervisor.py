@@ -22,7 +22,8 @@ from fable_exec.lifecycle import Health, TerminalReason
 from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor, UnreadableExecution
 from fable_exec.testing.leaks import children, nothing_left
 from tests import hosts
-from tests.supervisor.jobs import LONG_SECONDS, Jobs, make_spec, until
+from tests.supervisor.jobs import Jobs, make_spec
+from tests.waiting import LONG_SECONDS, until
 
 PROJECT = Path(__file__).resolve().parents[2]
 

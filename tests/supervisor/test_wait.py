@@ -21,7 +21,8 @@ from fable_exec.lifecycle import Health, TerminalReason
 from fable_exec.supervisor import Execution, Supervisor
 from fable_exec.testing.leaks import nothing_left
 from tests.bounds import bounds
-from tests.supervisor.jobs import LONG_SECONDS, Jobs, kill_keeper, make_spec
+from tests.supervisor.jobs import Jobs, kill_keeper, make_spec
+from tests.waiting import LONG_SECONDS
 
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 GIVEN_ID = "00000000-0000-4000-8000-000000000001"

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from fable_exec.policy import BrokerPolicy, dump_json, parse_json
 from fable_exec.proofbind import verify_integrity
 from fable_exec.testing import ProcessTree, alive_with, strategies
 from fable_exec.testing.trees import MOST_PROCESSES, Branch
+from tests.waiting import until
 
 some = hypothesis.settings(max_examples=hypothesis.settings.default.max_examples // 4)
 """Of what each profile asks for: the promises are looked at here, and each strategy is drawn from by other tests all day."""
@@ -202,10 +202,7 @@ def test_who_is_alive_is_found_by_proc_and_by_ps(monkeypatch: pytest.MonkeyPatch
         assert alive_with(marker) == [sleeper.pid]
         monkeypatch.undo()
         assert processes.end_all_with(marker) == [sleeper.pid]
-        give_up_at = time.monotonic() + 30
-        while alive_with(marker) and time.monotonic() < give_up_at:
-            time.sleep(0.002)
-        assert alive_with(marker) == []
+        until(lambda: not alive_with(marker))
         assert processes.end_all_with(marker) == []
     finally:
         sleeper.kill()
