@@ -55,8 +55,9 @@ SAME_FOR_EVERY_USER = frozenset(
     benchmarks/test_leaks.py benchmarks/test_measuring.py benchmarks/test_supervision_scale.py broker/test_background.py
     broker/test_dropped_handles.py broker/test_environment.py broker/test_soak.py broker/test_surroundings.py
     cli/test_assurance.py cli/test_attest.py cli/test_commands.py cli/test_digest.py cli/test_endings.py
-    cli/test_exits.py cli/test_interruptions.py cli/test_notes.py cli/test_proof.py cli/test_run.py cli/test_seatbelt.py
-    cli/test_supervise.py cli/test_supervise_boundaries.py cli/test_supervise_following.py cli/test_supervise_recovering.py
+    cli/test_exits.py cli/test_interruptions.py cli/test_notes.py cli/test_proof.py cli/test_reference.py cli/test_run.py
+    cli/test_seatbelt.py cli/test_supervise.py cli/test_supervise_boundaries.py cli/test_supervise_following.py
+    cli/test_supervise_recovering.py
     cli/test_supervise_refusals.py cli/test_supervise_terminals.py cli/test_supervise_tutorial.py cli/test_words.py
     client/test_clients.py client/test_conversation.py client/test_forked_copies.py client/test_kill.py
     client/test_odd_hosts.py confine/test_bpf.py confine/test_filters.py confine/test_observing.py
