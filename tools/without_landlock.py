@@ -14,7 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fable_exec._launcher import kernel
 from fable_exec._launcher.confine_steps import CONFINE_STEPS
-from fable_exec.confine.seccomp import ENOSYS, Rule, assemble, deny
+from fable_exec.confine.programs import assemble
+from fable_exec.confine.seccomp import ENOSYS, Rule, deny
 
 CALLS = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self")
 

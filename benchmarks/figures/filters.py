@@ -17,7 +17,8 @@ from fable_exec._launcher import kernel, kernel_confine
 from fable_exec._launcher.confine_steps import load_filter, restrict_files
 from fable_exec.confine import filters
 from fable_exec.confine.landlock import LandlockRules, compile_rules, downgrade
-from fable_exec.confine.seccomp import Rule, assemble
+from fable_exec.confine.programs import assemble
+from fable_exec.confine.seccomp import Rule
 
 SYSTEM = tuple(path for path in ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/proc") if os.path.exists(path))
 FULL_CALLS = 100_000

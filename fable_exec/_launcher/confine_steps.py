@@ -76,7 +76,7 @@ def _allow_path(ruleset: int, path: str, rights: int, file_rights: int, optional
 
 
 def load_filter(program: dict[str, Any]) -> None:
-    """Live under a seccomp program, given as `confine.seccomp.Program.to_wire` writes it, its symbols bound to
+    """Live under a seccomp program, given as `confine.programs.Program.to_wire` writes it, its symbols bound to
     the process that was protected, else to this one."""
     _require_no_new_privileges()
     if program["architecture"] != kernel_confine.machine():

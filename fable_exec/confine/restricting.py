@@ -17,7 +17,8 @@ from fable_exec.confine.filters import Inet, Metadata, Unix
 from fable_exec.confine.landlock import LandlockRules, compile_rules, downgrade
 from fable_exec.confine.observing import observed, observer_of, why_not_observed
 from fable_exec.confine.plan import LauncherMode, Step
-from fable_exec.confine.seccomp import Rule, assemble
+from fable_exec.confine.programs import assemble
+from fable_exec.confine.seccomp import Rule
 from fable_exec.confine.support import Support
 from fable_exec.confine.view import COMMAND_HOME, SECRET_FILES, SYSTEM_DIRECTORIES, FileView
 from fable_exec.policy.confinement import Confinement

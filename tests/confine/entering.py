@@ -12,7 +12,8 @@ from typing import Any
 
 from fable_exec._launcher import kernel_confine
 from fable_exec.confine.landlock import LandlockRules, compile_rules, downgrade
-from fable_exec.confine.seccomp import ARCHITECTURES, Rule, assemble
+from fable_exec.confine.programs import assemble
+from fable_exec.confine.seccomp import ARCHITECTURES, Rule
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"

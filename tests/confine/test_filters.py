@@ -11,7 +11,8 @@ import pytest
 
 from fable_exec.confine import filters
 from fable_exec.confine.landlock import RIGHTS
-from fable_exec.confine.seccomp import ALLOW, ARCHITECTURES, Action, Program, Rule, assemble, deny, disassemble, simulate
+from fable_exec.confine.programs import Program, assemble, disassemble, simulate
+from fable_exec.confine.seccomp import ALLOW, ARCHITECTURES, Action, Rule, deny
 
 GOLDEN = Path(__file__).parent / "golden"
 SETS: dict[str, tuple[Rule, ...]] = {

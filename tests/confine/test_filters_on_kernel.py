@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from fable_exec.confine import filters
-from fable_exec.confine.seccomp import ARCHITECTURES, Condition, Rule, assemble, deny
+from fable_exec.confine.programs import assemble
+from fable_exec.confine.seccomp import ARCHITECTURES, Condition, Rule, deny
 from tests.confine.entering import NO_NEW_PRIVILEGES, NUMBERS, PROJECT, enter, filter_step, filtered, system_calls
 
 pytestmark = [

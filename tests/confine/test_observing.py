@@ -16,19 +16,8 @@ from fable_exec.confine import FileView, Plan, Support, bpf, compile_plan
 from fable_exec.confine.filters import LAUNCHER_GROUP, LAUNCHER_KEY, LAUNCHER_PID
 from fable_exec.confine.observing import observed
 from fable_exec.confine.plan import LauncherMode
-from fable_exec.confine.seccomp import (
-    ALLOW,
-    ARCHITECTURES,
-    NOTIFY,
-    Action,
-    Program,
-    Rule,
-    Verdict,
-    assemble,
-    disassemble,
-    notify,
-    simulate,
-)
+from fable_exec.confine.programs import Program, assemble, disassemble, simulate
+from fable_exec.confine.seccomp import ALLOW, ARCHITECTURES, NOTIFY, Action, Rule, Verdict, notify
 from fable_exec.outcome import Observed
 from fable_exec.policy import Confinement
 

@@ -16,19 +16,8 @@ from hypothesis import strategies as st
 
 from fable_exec.confine import bpf, syscalls_aarch64, syscalls_x86_64
 from fable_exec.confine.bpf import Symbol
-from fable_exec.confine.seccomp import (
-    ALLOW,
-    ARCHITECTURES,
-    KILL,
-    Action,
-    Condition,
-    Program,
-    Rule,
-    assemble,
-    deny,
-    disassemble,
-    simulate,
-)
+from fable_exec.confine.programs import Program, assemble, disassemble, simulate
+from fable_exec.confine.seccomp import ALLOW, ARCHITECTURES, KILL, Action, Condition, Rule, deny
 from tests.fuzzing import A_TENTH
 
 NAMES = sorted(set(syscalls_x86_64.NUMBERS) | set(syscalls_aarch64.NUMBERS))

@@ -25,7 +25,8 @@ from unittest import mock
 import attrs
 
 from fable_exec._launcher import confine_steps, kernel, linuxos, proctree
-from fable_exec.confine.seccomp import ARCHITECTURES, Condition, Rule, assemble, deny
+from fable_exec.confine.programs import assemble
+from fable_exec.confine.seccomp import ARCHITECTURES, Condition, Rule, deny
 from fable_exec.errors import IdentityLost, SignalRefused
 from fable_exec.procident import GROUP_SIGNAL_REFUSED, ProcessHandle, ProcessIdentity, compare, guarding, identify
 from fable_exec.procident import handle as handles

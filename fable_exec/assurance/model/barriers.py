@@ -10,7 +10,8 @@ from typing import Any
 from fable_exec.confine import Plan
 from fable_exec.confine.bpf import Symbol, unpack
 from fable_exec.confine.landlock import Kind, rights
-from fable_exec.confine.seccomp import ARCHITECTURES, Program, simulate
+from fable_exec.confine.programs import Program, simulate
+from fable_exec.confine.seccomp import ARCHITECTURES
 from fable_exec.confine.seccomp import Verdict as Answer
 
 __all__ = ["Barriers"]
