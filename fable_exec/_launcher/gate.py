@@ -6,7 +6,6 @@ Its answers go through a close-on-exec pipe: nothing and then the end is the pro
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import signal
@@ -14,14 +13,13 @@ from collections.abc import Callable, Sequence
 
 from . import kernel
 from .descriptor_limit import give_descriptor_limit_back
-from .resource_limits import IGNORED_BY_PYTHON, Limit, set_limits
+from .resource_limits import Limit, above_copies, leave_python, set_limits
 from .spawn import SpawnFailed
 from .typed import NoReturn
 
 GATE_CLOSED = 125
 """Exit status of a leader that was never let through."""
 _NOT_EXECUTED = 127
-_ABOVE_COPIES = 10
 _OPEN = b"o"
 
 
@@ -66,12 +64,8 @@ def _wait_and_execute(gate: int, answer: int, limits: Sequence[Limit], prepare: 
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
         copies, execute = prepare()
-        gate, answer = (fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, _ABOVE_COPIES) for each in (gate, answer))
-        for number in IGNORED_BY_PYTHON:
-            signal.signal(number, signal.SIG_DFL)
-        for source, target in copies:
-            os.dup2(source, target)
-            os.set_inheritable(target, True)  # dup2(2) onto itself changes nothing
+        gate, answer = above_copies(gate), above_copies(answer)
+        leave_python(copies)
         if os.read(gate, len(_OPEN)) != _OPEN:
             os._exit(GATE_CLOSED)
         give_descriptor_limit_back()

@@ -28,6 +28,7 @@ _NUMBERS = {
 _CANNOT_EXECUTE = 127
 _ERRNO_BYTES = 4
 _ABOVE_COPIES = 10
+"""The first number that no copy is made to."""
 
 Limit = Sequence[str | int]
 """Name, soft limit, hard limit."""
@@ -69,13 +70,9 @@ def fork_limited(limits: Sequence[Limit], copies: Sequence[tuple[int, int]], exe
 def _become(limits: Sequence[Limit], copies: Sequence[tuple[int, int]], execute: Callable[[], NoReturn], answer: int) -> NoReturn:
     number = errno.EINVAL
     try:
-        answer = fcntl.fcntl(answer, fcntl.F_DUPFD_CLOEXEC, _ABOVE_COPIES)
+        answer = above_copies(answer)
         os.setsid()
-        for each in IGNORED_BY_PYTHON:
-            signal.signal(each, signal.SIG_DFL)
-        for source, target in copies:
-            os.dup2(source, target)
-            os.set_inheritable(target, True)  # dup2(2) onto itself changes nothing
+        leave_python(copies)
         set_limits(limits)
         execute()
     except OSError as error:
@@ -83,3 +80,17 @@ def _become(limits: Sequence[Limit], copies: Sequence[tuple[int, int]], execute:
     finally:
         os.write(answer, number.to_bytes(_ERRNO_BYTES, "little"))
         os._exit(_CANNOT_EXECUTE)
+
+
+def above_copies(descriptor: int) -> int:
+    """A second number of it that `leave_python` overwrites with none of its copies; closed when a program is executed."""
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _ABOVE_COPIES)
+
+
+def leave_python(copies: Sequence[tuple[int, int]]) -> None:
+    """Before execve(2): signals that Python ignores work as usual again, and `copies` of descriptors (from, to) are made."""
+    for number in IGNORED_BY_PYTHON:
+        signal.signal(number, signal.SIG_DFL)
+    for source, target in copies:
+        os.dup2(source, target)
+        os.set_inheritable(target, True)  # dup2(2) onto itself changes nothing
