@@ -18,7 +18,7 @@ from typing import Any
 
 from fable_exec.executions import ExecutionDirectory
 from fable_exec.supervisor import Execution, Supervisor
-from tests.procident.inside import YEAR_SECONDS
+from tests.procident.places import YEAR_SECONDS
 from tests.supervision_runs.jobs import Evidence, await_keeper
 from tests.supervision_runs.places import ending, job
 from tests.waiting import until

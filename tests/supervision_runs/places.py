@@ -15,7 +15,7 @@ from typing import Any
 from fable_exec.errors import FableExecError, IdentityLost
 from fable_exec.procident import ProcessIdentity
 from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor
-from tests.procident.inside import YEAR_SECONDS, enter
+from tests.procident.places import YEAR_SECONDS, enter
 from tests.supervision_runs.jobs import Evidence, await_keeper, spec_of
 from tests.waiting import until
 
