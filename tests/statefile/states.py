@@ -11,6 +11,7 @@ FORM = Form(1, {"execution_id": "7f0c2a0e-0000-4000-8000-000000000001"})
 OLD: dict[str, Any] = {**FORM.members, "state": "running", "note": "old"}
 NEW: dict[str, Any] = {**FORM.members, "state": "running", "note": "new" * 2000}
 OUTCOME: dict[str, Any] = {"state": "exited", "returncode": 0, "termination_reason": "completed"}
+ENDED = {**OLD, **OUTCOME}
 
 
 def directory_in(parent: Path, name: str = "execution") -> Path:
@@ -26,3 +27,8 @@ def state_in(parent: Path, document: dict[str, Any] | None = None) -> StateFile:
         with state.locked() as held:
             held.write(document)
     return state
+
+
+def put(state: StateFile, name: str, content: bytes) -> None:
+    (state.directory / name).touch(mode=0o600)
+    (state.directory / name).write_bytes(content)
