@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from fable_exec.cli.boundary_command import _status_of
 from fable_exec.errors import BoundaryUnproved, ConfinementUnavailable, PolicyError
 from fable_exec.seatbelt import render
 from tests.cli.typed import the_object, typed_here
+from tests.ports import free_port
 from tests.seatbelt.boundaries import CASES, Case, place
 
 
@@ -25,9 +25,7 @@ def host() -> Iterator[Case]:
 @pytest.fixture
 def flags(host: Case, tmp_path: Path) -> list[str]:
     file = tmp_path / "boundary.toml"
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+    port = free_port()
     roots = ", ".join(f'"{root}"' for root in host.boundary.workspace_roots)
     file.write_text(
         f'workspace_roots = [{roots}]\nprotected_root = "{host.boundary.protected_root}"\nreserved_ports = [{port}]\n'

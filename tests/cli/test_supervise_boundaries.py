@@ -5,22 +5,14 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fable_exec.supervisor import Supervisor
-from tests.cli.supervising import supervise
+from tests.cli.supervising import ended, supervise
 from tests.cli.typed import started, the_object
 from tests.waiting import until
 
 pytestmark = pytest.mark.requires_ability("confinement")
-
-
-def ended(root: Path, execution_id: str) -> dict[str, Any]:
-    """Its state once it has ended."""
-    with Supervisor(root) as supervisor:
-        return supervisor.wait(execution_id, 20).to_members()
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from typing import Any
 
 from tests.commands import ENVIRONMENT
 from tests.hosts import PROJECT
-from tests.tree_shapes import SHAPES, Shape, others_in_this_namespace
+from tests.shapes import SHAPES, Shape
+from tests.tree_shapes import others_in_this_namespace
 
 GRACE = 0.3
 LONG = 20.0

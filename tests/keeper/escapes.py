@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fable_exec.supervisor import Execution, Supervisor
-from tests import boxes, tree_shapes
+from tests import boxes, shapes, tree_shapes
 from tests.keeper.scenes import PROOFS, WITHOUT_GROUPS, Scene, init_of, log, supervising
-from tests.tree_shapes import MARKER, Shape
+from tests.shapes import HOP, MARKER, Shape
 from tests.waiting import until
 
 GRACE_SECONDS = 0.3
@@ -93,7 +93,7 @@ MORE_SHAPES = (
           leader_seconds=0.5),
     Shape(name="member that floods and ignores", program=_WRITES_ON, in_python=True, ends="exited", survivors=True, stdout=None,
           leader_seconds=0.5),
-    Shape(name="hopping family, 64 wide", program=tree_shapes._HOP.format(width=64), in_python=True, alone=True),
+    Shape(name="hopping family, 64 wide", program=HOP.format(width=64), in_python=True, alone=True),
 )  # fmt: skip
 TRACED_LEADERS = {"child that traces its leader"}
 """A runner waits for such a leader only; a keeper finds its tracer too."""
@@ -105,7 +105,7 @@ NOT_FOR_KEEPERS = {
     "reader of a standard input that was not given", "standard input that nobody reads", "child floods after its leader",
     "one byte over the cap",
 }  # fmt: skip
-SHAPES = tuple(shape for shape in (*tree_shapes.SHAPES, *MORE_SHAPES) if shape.name not in NOT_FOR_KEEPERS)
+SHAPES = tuple(shape for shape in (*shapes.SHAPES, *MORE_SHAPES) if shape.name not in NOT_FOR_KEEPERS)
 ENDLESS = tuple(shape.name for shape in SHAPES if shape.alone and shape.name != ORPHANS)
 """Who forks without end."""
 TAME = tuple(shape.name for shape in SHAPES if shape.name not in ENDLESS)
@@ -118,7 +118,7 @@ def run_shape(scene: Scene, shape: Shape) -> dict[str, Any]:
     execution = scene.ended((scene.python if shape.in_python else scene.shell)(shape.program, **_bounds(shape, marker)), 30)
     elapsed = time.monotonic() - began
     print(shape.name, round(elapsed, 2), file=sys.stderr, flush=True)
-    left = tree_shapes._marked(marker)
+    left = tree_shapes.marked(marker)
     wrong = [*_faults(shape, execution, scene.rung)]
     if elapsed > _latest(shape) + SLACK_SECONDS:
         wrong.append(f"took {elapsed:.2f} s")
