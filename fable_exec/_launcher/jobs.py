@@ -21,10 +21,11 @@ class Job:
     """One command: the request, its descriptors, and how far it has come."""
 
     def __init__(self, request: dict[str, Any], descriptors: list[int], null: int) -> None:
-        channel, *self._given = descriptors
+        channel, *self._input, stdout, stderr = descriptors
+        self._outputs = [stdout, stderr]
         self.request = request
         self.channel = wire.adopt(channel)
-        self.streams = Streams(*self._given) if request["stdin"] else Streams(null, *self._given)
+        self.streams = Streams(*(self._input or [null]), *self._outputs)
         self.place: Place | None = None
         self.leader = 0
         self.leader_handle = -1
@@ -42,10 +43,15 @@ class Job:
         """When its tree is to be looked at next; None when nobody asks, or its end is settled."""
         return None if self.watch is None or self.ending or self.exit else self.watch.due_at
 
-    def close_streams(self) -> None:
-        """Drop our copies, so that the host sees the end when the command's own are closed."""
-        for descriptor in self._given:
-            os.close(descriptor)
+    def close_input(self) -> None:
+        """Drop our copy, so that whoever writes learns when the command reads no more. Idempotent."""
+        while self._input:
+            os.close(self._input.pop())
+
+    def close_outputs(self) -> None:
+        """Drop our copies: from now on the host sees the end of a stream when nobody else has it. Idempotent."""
+        while self._outputs:
+            os.close(self._outputs.pop())
 
 
 def room_for_jobs() -> int:

@@ -114,7 +114,7 @@ class Launcher:
         except SpawnFailed as failure:
             self._not_started(job, place, failure)
             return
-        job.close_streams()
+        job.close_input()  # the outputs stay: their end would wake the host before there is anything to tell it
         job.place = place
         job.leader_handle = pidfd_open(job.leader)
         now = time.monotonic()
@@ -151,7 +151,6 @@ class Launcher:
         return spawn(job.request, self._workspace, self._environment, job.streams, self._command_limits)
 
     def _fail(self, job: Job, failure: SpawnFailed) -> None:
-        job.close_streams()
         self._tell(job, {"failed": failure.stage, "errno": failure.number, "what": failure.what})
         self._drop(job)
 
@@ -213,6 +212,7 @@ class Launcher:
             self._end_place(job)
         else:
             self._tell(job, {**job.exit, "done": False})
+            job.close_outputs()
 
     def _host_spoke(self, job: Job) -> None:
         try:
@@ -225,7 +225,6 @@ class Launcher:
         """Kill everything of this job; the answers decide when it is done. `reason` is None when the leader ended by itself."""
         if job.place is None:
             self._waiting.remove(job)
-            job.close_streams()
             self._tell(job, {"failed": "cancelled", "errno": 0, "what": "before a place was free"})
             self._drop(job)
         elif not job.ending:
@@ -288,6 +287,8 @@ class Launcher:
         if job.place is not None and job.leader_handle >= 0:
             self._reap_later(job.place, job.leader, job.leader_handle)
         self._ready.unwatch(job.channel.fileno())
+        job.close_input()
+        job.close_outputs()
         job.channel.close()
         self._jobs.discard(job)
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from fable_exec.runner import EndedBy, Runner
+from fable_exec.runner import runner as runners
 from fable_exec.runner import zygote as zygotes
+from fable_exec.runner.driving import PollWatcher
 from fable_exec.runner.programs import answer_within
 from tests.commands import command, ending, python, shell
 
@@ -30,6 +32,21 @@ def test_without_standard_input_a_reader_sees_the_end_at_once(runner: Runner) ->
 
 def test_a_command_may_leave_its_input_unread(runner: Runner) -> None:
     assert ending(runner.run(shell("head -c 3; exec <&-; exit 6", stdin=b"abc" * 1_000_000))) == ("exited", 6, None)
+
+
+def test_the_end_of_the_streams_alone_wakes_nobody(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    woken: list[float] = []
+
+    class Counted(PollWatcher):
+        def step(self, until: float) -> None:
+            woken.append(until)
+            super().step(until)
+
+    monkeypatch.setattr(runners, "PollWatcher", Counted)
+    for text in ("exit 3", "exec >&- 2>&-; exit 3"):
+        woken.clear()
+        assert ending(runner.run(shell(text))) == ("exited", 3, None)
+        assert len(woken) == 1, text
 
 
 @pytest.mark.parametrize("limit", ["kill", "truncate"])
