@@ -18,7 +18,7 @@ import attrs
 
 from fable_exec.errors import StateUnreadable
 
-__all__ = ["GITLINK", "IndexLine", "IndexLines", "listing_sha256", "read_index"]
+__all__ = ["GITLINK", "IndexLine", "IndexLines", "listing_sha256", "offset_varint", "read_index"]
 
 GITLINK = 0o160000
 _ASSUME_VALID, _EXTENDED = 0x8000, 0x4000
@@ -173,9 +173,7 @@ def _lines(data: bytes, version: int, count: int, oid_bytes: int) -> tuple[Index
             flags |= struct.unpack_from(">H", data, start)[0] << _EXTENDED_SHIFT
             start += 2
         if version == 4:
-            cut, start = _offset_varint(data, start)
-            if cut > len(name):
-                raise ValueError("cuts off more than there is")
+            cut, start = offset_varint(data, start, len(name))
             stop = data.index(b"\0", start, end)
             name = name[: len(name) - cut] + data[start:stop]
             room -= len(name)
@@ -206,16 +204,20 @@ def _marks(flags: int) -> str:
     return "".join(letter for bit, letter in told if flags & bit)
 
 
-def _offset_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The number at `position` in the encoding of pack offsets, and where it ends."""
+def offset_varint(data: bytes, position: int, most: int) -> tuple[int, int]:
+    """The number at `position` in git's encoding of offsets, and where it ends (gitformat-pack(5), "offset encoding").
+
+    Raises:
+        ValueError: it is above `most`. IndexError: `data` ends within it.
+    """
     byte = data[position]
     value = byte & 0x7F
-    while byte & 0x80:
+    while byte & 0x80 and value <= most:  # a number without end would take as long as the file squared
         position += 1
         byte = data[position]
         value = (value + 1 << 7) | byte & 0x7F
-        if value > len(data):
-            raise ValueError("a number beyond the file")
+    if value > most:
+        raise ValueError("counts back further than there is anything")
     return value, position + 1
 
 

@@ -19,6 +19,7 @@ import attrs
 from fable_exec.errors import FableExecError, PathError
 from fable_exec.pathguard import Workspace, WorkspacePath
 from fable_exec.proofbind.changes.values import CannotTell
+from fable_exec.treedigest.gitindex import offset_varint
 
 __all__ = ["MAX_OBJECT_BYTES", "ObjectStore", "object_head", "object_id", "open_objects"]
 
@@ -226,7 +227,7 @@ class _Pack:
             kind, size, position = _kind_and_size(head)
             base_offset, base_name = 0, b""
             if kind == _OFFSET_DELTA:
-                distance, position = _distance(head, position)
+                distance, position = offset_varint(head, position, offset)
                 base_offset = offset - distance
                 if not 0 < base_offset < offset:
                     raise ValueError("a base that is not before it")
@@ -283,16 +284,6 @@ def _kind_and_size(head: bytes) -> tuple[int, int, int]:
         size |= (byte & 0x7F) << shift
         position, shift = position + 1, shift + 7
     return kind, size, position
-
-
-def _distance(head: bytes, position: int) -> tuple[int, int]:
-    byte = head[position]
-    value = byte & 0x7F
-    while byte & 0x80:
-        position += 1
-        byte = head[position]
-        value = (value + 1 << 7) | byte & 0x7F
-    return value, position + 1
 
 
 def _apply(delta: bytes, base: bytes, oid: str) -> bytes:
