@@ -129,16 +129,12 @@ def start_child(policy: BrokerPolicy, python: str | None = None) -> Child:
 def _started(policy: BrokerPolicy, program: str) -> Child:
     with ExitStack() as ours, ExitStack() as theirs:
         _take_standard_numbers(theirs)
-        ours_admin, its_admin = socket.socketpair()
-        ours.callback(ours_admin.close)
-        theirs.callback(its_admin.close)
+        our_admin, its_admin = _socket_pair(ours, theirs)
         document = theirs.enter_context(_unnamed_file())
         document.write(dump_json(policy).encode())
         document.seek(0)
         complaints = ours.enter_context(_unnamed_file())
-        our_requests, its_requests = socket.socketpair()
-        ours.callback(our_requests.close)
-        theirs.callback(its_requests.close)
+        our_requests, its_requests = _socket_pair(ours, theirs)
         our_answers, its_answers = _pipe(ours, theirs)
         # Its paths are UTF-8 whatever the locale of this process is.
         argv = [program, "-P", "-X", "utf8", "-m", "fable_exec.server"]
@@ -157,7 +153,7 @@ def _started(policy: BrokerPolicy, program: str) -> Child:
         except OSError as error:
             raise LaunchFailed.at("server", error.errno or 0, program) from error
         ours.pop_all()
-    return Child(process, our_requests, our_answers, ours_admin, complaints)
+    return Child(process, our_requests, our_answers, our_admin, complaints)
 
 
 def _unnamed_file() -> IO[bytes]:
@@ -185,6 +181,14 @@ def _own_handle(until_started: ExitStack) -> dict[str, int]:
         return {}
     until_started.callback(os.close, descriptor)
     return {"--host-fd": descriptor}
+
+
+def _socket_pair(ours: ExitStack, theirs: ExitStack) -> tuple[socket.socket, socket.socket]:
+    """Two sockets, each closed by its stack."""
+    our_end, their_end = socket.socketpair()
+    ours.callback(our_end.close)
+    theirs.callback(their_end.close)
+    return our_end, their_end
 
 
 def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
