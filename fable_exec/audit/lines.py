@@ -87,6 +87,7 @@ class Line:
 
     @property
     def head(self) -> AuditHead:
+        """The head of a log that ends with this line."""
         return AuditHead(self.sequence, self.digest)
 
 

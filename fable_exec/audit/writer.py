@@ -49,6 +49,10 @@ class Writer:
     lost: dict[str, Any] | None = None
 
     def write(self, when: str, kind: str, facts: dict[str, Any]) -> AuditHead:
+        """Append a line, and before it the gap lines that are owed for torn bytes and lost lines. The new head.
+
+        Raises OSError: the line is not there, or torn, which the next one tells; the head is the old one.
+        """
         size = self.catch_up()
         data, head = self.prefix, self.head
         for gap in (self.torn, self.lost):
@@ -74,11 +78,13 @@ class Writer:
         return status.st_size
 
     def note_lost(self, when: str, error: OSError) -> None:
+        """Count a line that could not be written; the next that can be is preceded by a gap line about it."""
         before = self.lost or {"reason": "lines lost", "lost_lines": 0, "since": when}
         name = errno.errorcode.get(error.errno or 0, type(error).__name__)
         self.lost = {**before, "lost_lines": before["lost_lines"] + 1, "last_error": name}
 
     def close(self) -> None:
+        """Bring the log to the disk and give the descriptor back, also where the first fails. Raises AuditUnavailable then."""
         with self.lock:
             fd, self.fd = self.fd, -1  # a thread that waits for the lock must not write to whatever gets this number next
             try:

@@ -37,6 +37,7 @@ class Phase(Enum):
 
     @property
     def state(self) -> State:
+        """The word for it in state.json, which knows no phases."""
         if self is Phase.ACCEPTED:
             return State.ACCEPTED
         return State.EXITED if self is Phase.EXITED else State.RUNNING

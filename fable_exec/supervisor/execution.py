@@ -35,11 +35,13 @@ class Execution:
 
     @property
     def execution_id(self) -> str:
+        """The UUID that it was started under, in lower case with hyphens."""
         found: str = self.document["execution_id"]
         return found
 
     @property
     def state(self) -> State:
+        """What its record says: accepted, running or exited. Whether somebody keeps it is `health`."""
         return State(self.document["state"])
 
     @property
@@ -99,6 +101,7 @@ class UnreadableExecution:
 
     @property
     def execution_id(self) -> str:
+        """The name of its directory: what is in it cannot be believed."""
         return self.directory.name
 
     def to_members(self) -> dict[str, Any]:

@@ -57,6 +57,7 @@ class BlastRadius:
 
     @property
     def ways(self) -> tuple[Way, ...]:
+        """All ways to all assets, in the order of the assets."""
         return tuple(way for each in self.assets for way in each.ways)
 
     def is_cut(self, protection: str) -> bool:

@@ -53,6 +53,7 @@ class Way:
 
     @property
     def brittleness(self) -> float:
+        """1 where nothing is in the way, and the less the more layers are: 1 / (1 + layers)."""
         return 1 / (1 + len(self.layers))
 
 
