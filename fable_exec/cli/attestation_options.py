@@ -15,12 +15,14 @@ __all__ = ["ARTIFACTS", "digests", "named"]
 def named(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
     """NAME=VALUE, repeated. A name that is given twice would have two values, of which one counts."""
     pairs = [text.partition("=")[::2] for text in given]
+    found: dict[str, str] = {}
     for text, (name, value) in zip(given, pairs, strict=True):
         if not name or not value:
             raise click.BadParameter(f'"{one_line(text)}" is not NAME=VALUE')
-    if len(dict(pairs)) != len(pairs):
-        raise click.BadParameter("one name is given twice")
-    return dict(pairs)
+        if name in found:
+            raise click.BadParameter(f'"{one_line(name)}" is given twice')
+        found[name] = value
+    return found
 
 
 ARTIFACTS = click.option("--artifact", "artifacts", metavar="NAME=FILE", multiple=True, callback=named, help="A file besides.")

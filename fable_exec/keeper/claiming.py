@@ -15,7 +15,7 @@ from fable_exec.executions import SCHEMA_VERSION, ExecutionDirectory, now
 from fable_exec.executions.documents import accepted
 from fable_exec.executions.holding import give_back, take
 from fable_exec.executions.names import SPEC_NAME, workspace_lock_path
-from fable_exec.keeper.requests import Answer, Answered, KeepRequest
+from fable_exec.keeper.requests import Answer, Answered, KeepRequest, other_request
 from fable_exec.keeper.surroundings import is_apart, make_runtime
 from fable_exec.lifecycle import State
 from fable_exec.privatefiles import OPENING
@@ -66,8 +66,7 @@ def _existing(held: HeldState, request: KeepRequest) -> Answered | None:
         return None
     if reading.document.get("request_fingerprint") == request.fingerprint:
         return Answered(answer=Answer.EXISTING)
-    text = f"execution {request.execution_id} was asked for with another request before; use another id"
-    return Answered(answer=Answer.CONFLICT, reason="other-request", text=text)
+    return other_request(request.execution_id)
 
 
 def _claim(directory: ExecutionDirectory, held: HeldState, request: KeepRequest, keeper: int) -> Claim | Answered:

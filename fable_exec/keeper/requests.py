@@ -12,7 +12,7 @@ import attrs
 from fable_exec.keeper.bounds import Bounds
 from fable_exec.outcome import Applied
 
-__all__ = ["Answer", "Answered", "KeepRequest", "LaterFiles", "plan_of_job"]
+__all__ = ["Answer", "Answered", "KeepRequest", "LaterFiles", "other_request", "plan_of_job"]
 
 
 class Answer(Enum):
@@ -42,6 +42,12 @@ class Answered:
     @classmethod
     def from_wire(cls, message: Mapping[str, Any]) -> Answered:
         return cls(**{**message, "answer": Answer(message["answer"])})
+
+
+def other_request(execution_id: str) -> Answered:
+    """The answer where that id was used for something else."""
+    text = f"execution {execution_id} was asked for with another request before; repeat that one, or use another id"
+    return Answered(answer=Answer.CONFLICT, reason="other-request", text=text)
 
 
 @attrs.frozen(kw_only=True)

@@ -55,7 +55,8 @@ def policy_of(spec: ExecutionSpec) -> BrokerPolicy:
     allowed = (spec.argv[0],) if given is None else given.allowed_executables
     compiled = bounded.policy_of(spec.boundary, spec.workspace, allowed_executables=allowed)
     if compiled.workspace != spec.workspace:
-        raise InvalidRequest(f"the workspace {ascii(str(spec.workspace))[:400]} has become a link since it was named")
+        words = f"the workspace {ascii(str(spec.workspace))[:400]} has become a link since it was named; name where it leads"
+        raise InvalidRequest(words)
     return compiled if given is None else merge(compiled, given)
 
 

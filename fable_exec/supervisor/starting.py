@@ -17,7 +17,7 @@ from fable_exec.errors import BrokerGone, Conflict, FableExecError, InvalidReque
 from fable_exec.executions import ExecutionDirectory
 from fable_exec.executions.names import STATE_DIR_VARIABLE, is_of_records
 from fable_exec.executions.spec import ExecutionSpec
-from fable_exec.keeper.requests import Answer, Answered
+from fable_exec.keeper.requests import Answer, Answered, other_request
 from fable_exec.lifecycle import SIGNAL_BASE
 from fable_exec.runner import WorkspaceIdentity
 from fable_exec.supervisor.execution import Execution, looked_at, required
@@ -84,7 +84,7 @@ class Starts:
         except StateUnreadable as error:
             raise Conflict(str(error), reason="unreadable") from error
         if found is not None and found.document["request_fingerprint"] != spec.fingerprint():
-            raise Conflict(f"execution {execution_id} was asked for with another request before", reason="other-request")
+            raise _conflict(other_request(execution_id))
         return found
 
     def admit(self, spec: ExecutionSpec) -> None:
@@ -129,7 +129,7 @@ class Starts:
     def kept(self, answered: Answered, execution_id: str) -> Execution:
         """The execution that an answer is about. Raises Conflict, LaunchFailed."""
         if answered.answer is Answer.CONFLICT:
-            raise Conflict(answered.text, reason=answered.reason)
+            raise _conflict(answered)
         if answered.answer is Answer.FAILED:
             raise LaunchFailed(answered.text, stage=answered.reason, errno=answered.errno or errno.EIO)
         return self.look(execution_id)
@@ -159,6 +159,10 @@ class Starts:
         return required(directory).exit_status
 
 
+def _conflict(answered: Answered) -> Conflict:
+    return Conflict(answered.text, reason=answered.reason)
+
+
 def _keep_apart(root: Path, workspace: Path) -> None:
     """A job writes in its workspace: no record must lie there, nor it among the records."""
     real = os.path.realpath(root)
@@ -184,4 +188,4 @@ def _workspace(path: Path) -> WorkspaceIdentity:
     try:
         return WorkspaceIdentity.at(str(path))
     except OSError as error:
-        raise InvalidRequest(f"the workspace {path} cannot be used: {error.strerror}") from error
+        raise InvalidRequest(f"the workspace {ascii(str(path))[:400]} cannot be used: {error.strerror}") from error

@@ -196,7 +196,8 @@ class Supervisor:
         """
         chosen = None if ids is None else {canonical_id(each) for each in ids}
         if not older_than_seconds >= 0 or keep < 0:
-            raise InvalidRequest("older_than_seconds and keep must be 0 or more")
+            given = f"{older_than_seconds!a:.80} and {keep!a:.80}"
+            raise InvalidRequest(f"older_than_seconds and keep must be 0 or more, not {given}")
         return prune(self.root, older_than_seconds=older_than_seconds, keep=keep, ids=chosen)
 
     def run_foreground(self, spec: ExecutionSpec) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -125,7 +127,7 @@ def test_what_is_mounted_below_is_not_emptied(tmp_path: Path) -> None:
     program = f"""
 set -e
 mount --make-rprivate /
-.venv/bin/python - <<'END'
+{shlex.quote(sys.executable)} - <<'END'
 import os, subprocess
 from pathlib import Path
 from fable_exec.supervisor import Supervisor
