@@ -8,7 +8,7 @@ import warnings
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from fable_exec.adapters.statuses import Completed
 from fable_exec.adapters.values import GlobResult, LaunchSpec, RunRequest, WorkspaceEvent
@@ -19,6 +19,7 @@ from fable_exec.calls.listening import check_blocking_listener
 from fable_exec.client import AsyncBrokerClient
 from fable_exec.errors import BrokerGone, Conflict, InvalidRequest
 from fable_exec.loopthread import LoopThread
+from fable_exec.outcome import OnOutputLimit
 from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import (
     AppendResult,
@@ -108,7 +109,7 @@ class BlockingAgentWorkspace:
         token: str | None = None,
         timeout_seconds: float | None = None,
         idle_timeout_seconds: float | None = None,
-        on_output_limit: Literal["kill", "truncate"] | None = None,
+        on_output_limit: OnOutputLimit | None = None,
     ) -> LaunchSpec:
         """See AgentWorkspace.launch."""
         return self._workspace.launch(

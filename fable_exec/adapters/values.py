@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from fable_exec.outcome import Denial
+from fable_exec.outcome import Denial, OnOutputLimit
 from fable_exec.protocol import CommandResult
 
 __all__ = [
@@ -45,7 +45,7 @@ class RunRequest:
     stdin: bytes | None = attrs.field(default=None, kw_only=True)
     timeout_seconds: float | None = attrs.field(default=None, kw_only=True)
     idle_timeout_seconds: float | None = attrs.field(default=None, kw_only=True)
-    on_output_limit: Literal["kill", "truncate"] | None = attrs.field(default=None, kw_only=True)
+    on_output_limit: OnOutputLimit | None = attrs.field(default=None, kw_only=True)
 
 
 @attrs.frozen

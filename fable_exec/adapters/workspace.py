@@ -11,7 +11,7 @@ import errno
 import os
 import shutil
 from collections.abc import AsyncGenerator, Mapping
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import attrs
 
@@ -37,6 +37,7 @@ from fable_exec.errors import (
     PathNotFound,
 )
 from fable_exec.executables import trusted_path
+from fable_exec.outcome import OnOutputLimit
 from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import (
     AppendResult,
@@ -158,7 +159,7 @@ class AgentWorkspace:
         token: str | None = None,
         timeout_seconds: float | None = None,
         idle_timeout_seconds: float | None = None,
-        on_output_limit: Literal["kill", "truncate"] | None = None,
+        on_output_limit: OnOutputLimit | None = None,
     ) -> LaunchSpec:
         """What a framework that owns its processes starts instead of `argv`. Starts nothing itself.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from fable_exec.calls.building import as_bytes, background_request, command_request, expect
 from fable_exec.calls.handles import CommandHandle, OnEvent
 from fable_exec.calls.mappings import missing_file_is_value_error
+from fable_exec.outcome import OnOutputLimit
 from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import (
     Append,
@@ -154,7 +155,7 @@ class BlockingCalls(ABC):
         stdin: str | bytes | None = None,
         env: Mapping[str, str] | None = None,
         idle_timeout_seconds: float | None = None,
-        on_output_limit: Literal["kill", "truncate"] | None = None,
+        on_output_limit: OnOutputLimit | None = None,
         on_event: OnEvent | None = None,
     ) -> CommandResult:
         """Run a command to its end; nothing that it started is alive afterwards.
@@ -180,7 +181,7 @@ class BlockingCalls(ABC):
         stdin: str | bytes | None = None,
         env: Mapping[str, str] | None = None,
         idle_timeout_seconds: float | None = None,
-        on_output_limit: Literal["kill", "truncate"] | None = None,
+        on_output_limit: OnOutputLimit | None = None,
         keep_stdin_open: bool = False,
     ) -> CommandHandle:
         """Start a command and return a handle to follow, feed, cancel and wait for it."""
@@ -197,7 +198,7 @@ class BlockingCalls(ABC):
         stdin: str | bytes | None = None,
         env: Mapping[str, str] | None = None,
         idle_timeout_seconds: float | None = None,
-        on_output_limit: Literal["kill", "truncate"] | None = None,
+        on_output_limit: OnOutputLimit | None = None,
         keep_stdin_open: bool = False,
     ) -> StartResult:
         """Start a command that the broker itself drains and remembers by a name, as a model would; bounded in number."""
