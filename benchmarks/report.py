@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tools.marked import with_between
+
 __all__ = ["markdown", "plain", "write_readme"]
 
 BEGIN, END = "<!-- results: written by `make bench` -->", "<!-- end of results -->"
@@ -49,11 +51,7 @@ def markdown(runs: Sequence[dict[str, Any]]) -> str:
 
 def write_readme(path: Path, text: str) -> None:
     """Put `text` between the markers."""
-    before, _, rest = path.read_text("utf-8").partition(BEGIN)
-    _, found, after = rest.partition(END)
-    if not found:
-        raise ValueError(f"{path.name} has lost its markers")
-    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", "utf-8")
+    path.write_text(with_between(path.read_text("utf-8"), BEGIN, text, END), "utf-8")
 
 
 def _about(run: dict[str, Any]) -> str:

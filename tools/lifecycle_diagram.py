@@ -17,11 +17,12 @@ import attrs
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from fable_exec.lifecycle import TRANSITIONS, Phase, Row, State
+from tools.marked import with_between
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 DIAGRAM = REFERENCE / "lifecycle.svg"
 PAGE = REFERENCE / "lifecycle.md"
-BEGIN, END = "<!-- transitions: written by tools/lifecycle_diagram.py -->\n", "<!-- end of transitions -->\n"
+BEGIN, END = "<!-- transitions: written by tools/lifecycle_diagram.py -->", "<!-- end of transitions -->"
 
 FONT_SIZE = 12
 CHARACTER_WIDTH = 0.6 * FONT_SIZE
@@ -180,8 +181,7 @@ def table() -> str:
 
 def page_with_table(page: str) -> str:
     """The page with the rows between its two marks."""
-    before, _, rest = page.partition(BEGIN)
-    return before + BEGIN + "\n" + table() + "\n" + END + rest.partition(END)[2]
+    return with_between(page, BEGIN, table(), END)
 
 
 if __name__ == "__main__":

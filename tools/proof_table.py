@@ -19,11 +19,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from fable_exec.proofbind import IntegrityResult, verify_integrity
 from fable_exec.proofbind.signatures import GpgVerifier, JwtVerifier, PinnedKey, SignatureVerifier
+from tools.marked import with_between
 
 ROOT = Path(__file__).resolve().parent.parent
 VECTORS = ROOT / "tests" / "data" / "proofs"
 PAGE = ROOT / "docs" / "reference" / "proofs.md"
-BEGIN, END = "<!-- vectors: written by tools/proof_table.py -->\n", "<!-- end of vectors -->\n"
+BEGIN, END = "<!-- vectors: written by tools/proof_table.py -->", "<!-- end of vectors -->"
 
 FIELDS = ("ok", "hash_ok", "gpg_ok", "headline_consistent", "cost_coherent")
 AFTER_SIGNING = 1_796_000_000
@@ -145,8 +146,7 @@ def table() -> str:
 
 def page_with_table(page: str) -> str:
     """The page with the rows between its two marks."""
-    before, _, rest = page.partition(BEGIN)
-    return before + BEGIN + "\n" + table() + "\n" + END + rest.partition(END)[2]
+    return with_between(page, BEGIN, table(), END)
 
 
 if __name__ == "__main__":

@@ -23,9 +23,10 @@ from fable_exec.proofbind.drift import check_drift
 from fable_exec.proofbind.signatures import SignatureResult, SignedDocument
 from tests.proofbind.repositories import RUN_ID, make_fixture
 from tools import proof_table
+from tools.marked import with_between
 
 VECTORS, PAGE = proof_table.VECTORS, proof_table.PAGE
-BEGIN, END = "<!-- vectors in a tree: written by tools/proof_tree_table.py -->\n", "<!-- end of vectors in a tree -->\n"
+BEGIN, END = "<!-- vectors in a tree: written by tools/proof_tree_table.py -->", "<!-- end of vectors in a tree -->"
 FIELDS = ("exit", "diff_drift", "tree_drift", "outside", "bound")
 _FAST = DriftCheck(level="fast")
 """Nobody else is in that repository."""
@@ -185,9 +186,8 @@ def row(name: str) -> str:
 
 def page_with_table(page: str) -> str:
     """The page with the rows between its two marks."""
-    before, _, rest = page.partition(BEGIN)
     head = "| vector | reference | here | reasons here, of the tree and the run | rule |\n|---|---|---|---|---|\n"
-    return before + BEGIN + "\n" + head + "".join(map(row, proof_table.names())) + "\n" + END + rest.partition(END)[2]
+    return with_between(page, BEGIN, head + "".join(map(row, proof_table.names())), END)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.escapes.attempt import Attempt
+from tools.marked import with_between
 
 if TYPE_CHECKING:
     from benchmarks.escapes.__main__ import Column
@@ -57,6 +58,4 @@ def _row(title: str, names: Sequence[str], columns: Sequence[Column], judged: Ma
 
 def insert(readme: Path, text: str, where: str) -> None:
     """Put the table between its marks."""
-    before, _, rest = readme.read_text().partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    readme.write_text(f"{before}{_BEGIN}\n\nMeasured on {where}.\n\n{text}\n\n{_END}{after}")
+    readme.write_text(with_between(readme.read_text(), _BEGIN, f"Measured on {where}.\n\n{text}", _END))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.leaks.scene import CHILDREN
+from tools.marked import with_between
 
 __all__ = ["insert", "table"]
 
@@ -36,6 +37,4 @@ def _row(row: Mapping[str, Any]) -> str:
 
 def insert(page: Path, text: str) -> None:
     """Put the table between its marks."""
-    before, _, rest = page.read_text().partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    page.write_text(f"{before}{_BEGIN}\n\n{text}\n\n{_END}{after}")
+    page.write_text(with_between(page.read_text(), _BEGIN, text, _END))

@@ -89,9 +89,10 @@ def test_only_what_stands_between_the_markers_is_rewritten(tmp_path: Path) -> No
         assert readme.read_text() == f"before\n{BEGIN}\n\n{text}\n\n{END}\nafter\n"
 
 
-def test_a_readme_without_markers_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("text", "lost"), [("text\n", BEGIN), (f"text\n{BEGIN}\nmore text\n", END), (f"text\n{END}\n", BEGIN)])
+def test_a_readme_that_has_lost_a_mark_is_left_alone(tmp_path: Path, text: str, lost: str) -> None:
     readme = tmp_path / "README.md"
-    readme.write_text("text\n")
-    with pytest.raises(ValueError, match="markers"):
+    readme.write_text(text)
+    with pytest.raises(ValueError, match=f"the page has lost {lost}"):
         write_readme(readme, "new")
-    assert readme.read_text() == "text\n"
+    assert readme.read_text() == text
