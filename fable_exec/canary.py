@@ -100,7 +100,7 @@ def run_canary(runner: Runner, open_ports: Collection[int] = (), reserved_ports:
 
 
 def report_of(
-    send: Callable[[Mapping[str, Any]], bytes], open_ports: Collection[int] = (), reserved_ports: Sequence[int] = ()
+    send: Callable[[Mapping[str, Any]], bytes], open_ports: Collection[int], reserved_ports: Sequence[int]
 ) -> CanaryReport:
     """The same of whoever `send`s a canary for the bait and returns what it wrote.
 

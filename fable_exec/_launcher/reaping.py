@@ -12,7 +12,7 @@ Usage = tuple[float, float, int]
 """User seconds, system seconds, peak resident KiB."""
 
 
-def wait_usage(pid: int, options: int = 0) -> tuple[int, int, Usage]:
+def wait_usage(pid: int, options: int) -> tuple[int, int, Usage]:
     """wait4(2) with the three figures that are reported."""
     found, status, usage = os.wait4(pid, options)
     return found, status, (usage.ru_utime, usage.ru_stime, usage.ru_maxrss)

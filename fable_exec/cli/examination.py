@@ -11,7 +11,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from typing import Literal
 
 import attrs
 
@@ -37,13 +36,14 @@ class Finding:
 
     Args:
         what: what it is, in a sentence.
+        state: "active", "degraded" or "unavailable".
         mode: how much it is insisted on: "strict", "degradable", "off", or empty where nobody asks for it by itself.
         means: what holds it. reason: why it is not fully there. remedy: what to do about that.
     """
 
     name: str
     what: str
-    state: Literal["active", "degraded", "unavailable"] | str
+    state: str
     mode: str = ""
     means: str = ""
     reason: str = ""

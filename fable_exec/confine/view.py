@@ -80,7 +80,7 @@ class FileView:
         """The steps that build the root of a launcher with its own mount namespace; `own_proc` mounts a /proc, where it can."""
         return (
             ("begin_root", "{private}/root"),
-            *_binds(SYSTEM_DIRECTORIES, "read-only"),
+            *_read_only(SYSTEM_DIRECTORIES),
             *(("cover", path) for path in SECRET_FILES),
             ("devices",),
             ("memory", "/dev/shm", _SHARED_MEMORY_BYTES, 0o1777),
@@ -88,7 +88,7 @@ class FileView:
             ("bind", "{private}/tmp", "/var/tmp", "writable", "required"),
             ("bind", "{private}/home", COMMAND_HOME, "writable", "required"),
             *(("anchor", path) for path in self._anchors()),
-            *_binds(self._runtimes_outside_workspace(), "read-only"),
+            *_read_only(self._runtimes_outside_workspace()),
             # The private directory is one of them, and the new root is mounted in it: a copy could be written in.
             *(("bind", path, path, "writable", "required", "none") for path in self.writable_paths),
             ("bind", self.workspace, self.workspace, "writable" if self.writable else "read-only", "required"),
@@ -108,8 +108,9 @@ class FileView:
         return tuple(sorted(wanted, key=len))
 
 
-def _binds(paths: Iterable[str], access: str) -> tuple[Step, ...]:
-    return tuple(("bind", path, path, access, "optional") for path in paths)
+def _read_only(paths: Iterable[str]) -> tuple[Step, ...]:
+    """What of the host is there where the host has it."""
+    return tuple(("bind", path, path, "read-only", "optional") for path in paths)
 
 
 def _parents_in_writable(paths: Iterable[str]) -> tuple[str, ...]:

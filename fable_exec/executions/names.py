@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 
 from fable_exec.errors import InvalidRequest
@@ -44,20 +43,18 @@ _WORKSPACE_LOCKS = ".workspaces"
 _LOCK_SUFFIX = ".lock"
 
 
-def default_root(environment: Mapping[str, str] | None = None) -> Path:
-    """The directory of all executions, absolute; it need not exist."""
-    given = os.environ if environment is None else environment
-    if given.get(STATE_DIR_VARIABLE):
-        return Path(given[STATE_DIR_VARIABLE]).absolute()
-    return _state_home(given) / "fable-exec" / "executions"
+def default_root() -> Path:
+    """The directory of all executions by this process's environment, absolute; it need not exist."""
+    given = os.environ.get(STATE_DIR_VARIABLE)
+    return Path(given).absolute() if given else _state_home() / "fable-exec" / "executions"
 
 
-def _state_home(environment: Mapping[str, str]) -> Path:
+def _state_home() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support"
     if sys.platform == "win32":
-        return Path(environment.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    given = environment.get("XDG_STATE_HOME", "")
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    given = os.environ.get("XDG_STATE_HOME", "")
     return Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"
 
 

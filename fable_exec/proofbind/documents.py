@@ -15,7 +15,7 @@ import attrs
 from fable_exec.proofbind.axes import Axis, AxisResult, failed, unchecked
 from fable_exec.proofbind.canonical import canonical_bytes
 from fable_exec.proofbind.facts import Facts, MalformedFacts, read_facts
-from fable_exec.strictjson import MAX_DOCUMENT_BYTES, JsonFault, parse_strict, require_strict
+from fable_exec.strictjson import JsonFault, parse_strict, require_strict
 
 __all__ = ["ProofDocument", "member", "parse_document"]
 
@@ -73,15 +73,14 @@ def member(mapping: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def parse_document(source: bytes | Mapping[str, Any], max_bytes: int = MAX_DOCUMENT_BYTES) -> ProofDocument | AxisResult:
+def parse_document(source: bytes | Mapping[str, Any]) -> ProofDocument | AxisResult:
     """The document in `source`, or the answer of the axis DOCUMENT that says why there is none.
 
     Args:
         source: the bytes of a file, or the value that somebody else has read from it. That is kept, not copied.
-        max_bytes: of a file.
     """
     try:
-        members: Any = parse_strict(source, max_bytes) if isinstance(source, bytes) else source
+        members: Any = parse_strict(source) if isinstance(source, bytes) else source
         if members is source:
             require_strict(members)
     except JsonFault as fault:
