@@ -12,18 +12,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks import raw
 from benchmarks.figure import MILLISECONDS, Figure, commands_per_second, faster, times
 from benchmarks.figures.big_host import BIG
+from benchmarks.figures.in_flight import FULL_COUNT, IN_FLIGHT, in_threads
 from benchmarks.measuring import Contestant, interleaved, timed
 from benchmarks.peers import DIRECTORY
 from benchmarks.setting import Setting
 from fable_exec import Confinement, ConfinementUnavailable
 
-IN_FLIGHT = 8
-FULL_COUNT = 400
 LIMIT = "posix_spawn in C"
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc")
 MODES = {"slots": times(1.8, stretch=1.4), "namespace": times(1.6)}
@@ -95,15 +93,11 @@ def _in_flight(setting: Setting) -> list[Figure]:
     if bubblewrap is None:
         return []
     count = setting.size(FULL_COUNT // IN_FLIGHT, least=2) * IN_FLIGHT
-    pool = setting.enter(ThreadPoolExecutor(IN_FLIGHT))
     broker = setting.broker(confinement=Confinement.strict(), launch="slots")
-
-    def in_threads(act: Callable[[], object]) -> Callable[[], object]:
-        return lambda: list(pool.map(lambda _: act(), range(count)))
-
+    threads = in_threads(setting, count)
     contestants = [
-        timed("slots", in_threads(lambda: broker.execute_command(["true"]))),
-        timed("bubblewrap", in_threads(bubblewrap)),
+        timed("slots", threads(lambda: broker.execute_command(["true"]))),
+        timed("bubblewrap", threads(bubblewrap)),
     ]
     found = interleaved(contestants, setting.rounds(10), warm_up=1)
     return [

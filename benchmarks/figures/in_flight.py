@@ -24,18 +24,15 @@ def measure(setting: Setting) -> list[Figure]:
     count = each * IN_FLIGHT
     unit = commands_per_second(count)
     broker, client = setting.broker(), setting.client()
-    pool = setting.enter(ThreadPoolExecutor(IN_FLIGHT))
+    threads = in_threads(setting, count)
     loop = setting.enter(asyncio.Runner())
     on_loop = AsyncExecutionBroker(setting.policy())
 
-    def in_threads(act: Callable[[], object]) -> Callable[[], object]:
-        return lambda: list(pool.map(lambda _: act(), range(count)))
-
     contestants = [
-        timed("threads", in_threads(lambda: broker.execute_command(["true"]))),
+        timed("threads", threads(lambda: broker.execute_command(["true"]))),
         timed("asyncio", lambda: loop.run(_on_loop(lambda: on_loop.execute_command(["true"]), count))),
-        timed("spawned", in_threads(lambda: client.execute_command(["true"]))),
-        timed("subprocess.run", in_threads(raw.run_captured)),
+        timed("spawned", threads(lambda: client.execute_command(["true"]))),
+        timed("subprocess.run", threads(raw.run_captured)),
         timed("asyncio subprocess", lambda: loop.run(_on_loop(raw.run_on_loop, count))),
     ]
     spawn = setting.enter(raw.compiled_spawners(IN_FLIGHT))
@@ -66,6 +63,12 @@ def measure(setting: Setting) -> list[Figure]:
         )
         for name, title, reference, reference_name, bound in rows
     ]
+
+
+def in_threads(setting: Setting, count: int) -> Callable[[Callable[[], object]], Callable[[], object]]:
+    """What does an act `count` times, IN_FLIGHT of them at a time."""
+    pool = setting.enter(ThreadPoolExecutor(IN_FLIGHT))
+    return lambda act: lambda: list(pool.map(lambda _: act(), range(count)))
 
 
 async def _on_loop(act: Callable[[], Awaitable[object]], count: int) -> None:
