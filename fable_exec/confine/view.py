@@ -14,8 +14,15 @@ from fable_exec.confine.plan import Step
 
 __all__ = ["COMMAND_HOME", "SECRET_FILES", "SYSTEM_DIRECTORIES", "FileView"]
 
-SYSTEM_DIRECTORIES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc")
-"""Readable and executable for every command, where the host has them."""
+SYSTEM_DIRECTORIES = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"),
+    *("/gnu/store", "/nix/store", "/nix/var/nix/profiles", "/run/current-system", "/var/guix/profiles"),
+    *("/var/lib/aspell", "/var/lib/gems", "/var/lib/ghc", "/var/lib/texmf"),
+    *("/var/lib/apt", "/var/lib/dpkg", "/var/lib/pacman", "/var/lib/rpm"),
+    *("/sys/devices/system/cpu", "/sys/devices/system/node"),
+)
+"""Readable and executable for every command, where the host has them: the system, and the store where it lies in one; what Debian
+keeps of its programs elsewhere; which packages are installed; which processors there are."""
 
 SECRET_FILES = (
     "/etc/shadow",

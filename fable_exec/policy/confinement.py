@@ -56,8 +56,10 @@ FILE_PROTECTIONS = ("workspace_writes", "host_writes", "host_metadata", "host_re
 """Those that one view of the files serves: to ask for one is to ask for the view."""
 
 RESERVED_DIRECTORIES = tuple(
-    "/bin /dev /dev/shm /etc /home/command /lib /lib32 /lib64 /libx32 /proc /sbin /sys /tmp /usr /usr/bin /usr/lib /usr/lib32 "
-    "/usr/lib64 /usr/libexec /usr/libx32 /usr/local /usr/local/bin /usr/sbin /var/tmp".split()
+    "/bin /dev /dev/shm /etc /gnu/store /home/command /lib /lib32 /lib64 /libx32 /nix/store /nix/var/nix/profiles /proc "
+    "/run/current-system /sbin /sys /sys/devices/system/cpu /sys/devices/system/node /tmp /usr /usr/bin /usr/lib /usr/lib32 "
+    "/usr/lib64 /usr/libexec /usr/libx32 /usr/local /usr/local/bin /usr/sbin /var/guix/profiles /var/lib/apt /var/lib/aspell "
+    "/var/lib/dpkg /var/lib/gems /var/lib/ghc /var/lib/pacman /var/lib/rpm /var/lib/texmf /var/tmp".split()
 )
 """What commands get of the system or of their own; a workspace that is or holds one of these would lay it open or hide it."""
 
