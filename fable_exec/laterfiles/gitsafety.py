@@ -32,6 +32,8 @@ _PLAIN_SETTINGS: dict[tuple[str, str], re.Pattern[str]] = {
     **{("core", key): _SWITCH for key in "filemode bare logallrefupdates ignorecase precomposeunicode symlinks".split()},
     ("core", "logallrefupdates"): _WORD,
     ("core", "repositoryformatversion"): _WORD,
+    ("core", "sparsecheckout"): _SWITCH,
+    ("core", "sparsecheckoutcone"): _SWITCH,
     ("core", "autocrlf"): _WORD,
     ("core", "eol"): _WORD,
     ("extensions", "objectformat"): _WORD,
@@ -49,6 +51,7 @@ _PLAIN_SETTINGS: dict[tuple[str, str], re.Pattern[str]] = {
     ("pull", "ff"): _WORD,
     ("push", "default"): _WORD,
     ("gc", "auto"): _WORD,
+    ("index", "sparse"): _SWITCH,
     ("submodule", "active"): re.compile(r"[A-Za-z0-9_.*/-]*"),
 }
 _NAMED_SETTINGS: dict[tuple[str, str], re.Pattern[str]] = {

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import pwd
 import subprocess
 import sys
 import tarfile
 import textwrap
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -90,6 +93,13 @@ from multiprocessing import shared_memory
 block = shared_memory.SharedMemory(create=True, size=100)
 block.buf[0] = 42; block.close(); block.unlink()
 """
+AFFINITY = """
+import os, threading
+ready, done = threading.Event(), threading.Event()
+thread = threading.Thread(target=lambda: (ready.set(), done.wait())); thread.start(); ready.wait()
+try: os.sched_setaffinity(thread.native_id, os.sched_getaffinity(0))
+finally: done.set()
+"""
 LOOPBACK = """
 import socket, threading
 server = socket.create_server(("127.0.0.1", 0))
@@ -156,9 +166,11 @@ EVERYDAY: dict[str, tuple[str, ...]] = {
     "shared memory": (PYTHON, "-c", SHARED_MEMORY),
     "executors": (PYTHON, "executor.py"),
     "threads": (PYTHON, "-c", THREADS),
+    "the processors of another thread": (PYTHON, "-c", AFFINITY),
     "python sqlite with a write-ahead log": (PYTHON, "-c", SQLITE),
     "a server on the loopback": (PYTHON, "-c", LOOPBACK),
     "a unix socket of its own": (PYTHON, "-c", UNIX_SERVER),
+    "tmpfile of the C library": (PYTHON, "-c", "import ctypes; assert ctypes.CDLL(None).tmpfile()"),
     "tempfile": (PYTHON, "-c", "import tempfile; f = tempfile.NamedTemporaryFile(); f.write(b'x'); tempfile.mkdtemp()"),
     "python subprocess": (PYTHON, "-c", "import subprocess; subprocess.run(['true'], check=True, start_new_session=True)"),
     "npm run of a local script": ("npm", "run", "--silent", "hello"),
@@ -211,10 +223,12 @@ DIFFERENT_IN_PLAIN = {
     "multiprocessing pool, forkserver",
     "shared memory",
     "executors",
+    "the processors of another thread",
     "a server on the loopback",
     "a unix socket of its own",
     "node http on the loopback",
     "a hard-coded /tmp",
+    "tmpfile of the C library",
     "a pseudo-terminal",
     "the terminal of a pseudo-terminal",
 }
@@ -286,6 +300,37 @@ def test_everyday_commands_work(mode: str, project: Path) -> None:
         assert failed == {}
     assert left_on_the_host([str(project), str(private)]) == []
     assert not private.exists()
+
+
+@in_modes()
+@pytest.mark.parametrize(
+    "argv", [("lscpu", "--parse"), ("dpkg-query", "--show", "dpkg"), ("rpm", "--query", "rpm")], ids=" ".join
+)
+def test_processors_and_packages_are_told_of_as_outside(mode: str, argv: tuple[str, ...], workspace: Path) -> None:
+    if not available(argv[0]):
+        pytest.skip(f"{argv[0]} is not installed")
+    outside = subprocess.run(argv, capture_output=True, text=True)
+    with confined(workspace, mode, allowed_executables=argv[:1]) as broker:
+        result = broker.execute_command(argv)
+    assert (result.exit_code, result.stdout, result.stderr) == (outside.returncode, outside.stdout, outside.stderr)
+
+
+@in_modes()
+def test_nothing_of_a_process_can_be_set_through_proc(mode: str, workspace: Path) -> None:
+    text = "for name in ('comm', 'oom_score_adj'):\n try: open(f'/proc/self/{name}', 'w')\n except OSError as e: print(e.errno)"
+    with confined(workspace, mode) as broker:
+        assert broker.execute_command(("python3", "-c", text)).stdout == f"{errno.EACCES}\n" * 2
+
+
+@in_modes("slots", "namespace")
+def test_the_home_of_the_user_database_is_not_there(mode: str, workspace: Path) -> None:
+    with suppress(KeyError):
+        home = pwd.getpwuid(os.geteuid()).pw_dir
+        text = f"import os; print(os.path.exists({home!r}), os.environ['HOME'], os.access(os.environ['HOME'], os.W_OK))"
+        with confined(workspace, mode) as broker:
+            assert broker.execute_command(("python3", "-c", text)).stdout == "False /home/command True\n"
+        return
+    pytest.skip("the user database does not have this user")
 
 
 @in_modes()

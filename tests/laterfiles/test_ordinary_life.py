@@ -23,6 +23,7 @@ ORDINARY = {
     "maintenance": "git init -q r; cd r; git commit -q --allow-empty -m x; git gc -q; git repack -q -a -d; git fsck; git reflog expire --all",
     "a separate git directory": "git init -q --separate-git-dir g r; git -C r commit -q --allow-empty -m x",
     "sparse and shallow": "git init -q r; git -C r commit -q --allow-empty -m x; git clone -q --depth 1 file://$PWD/r c",
+    "a sparse checkout": "git init -q r; cd r; mkdir d e; echo 1 > d/f; echo 1 > e/f; git add -A; git commit -q -m x; git sparse-checkout set d --sparse-index; test ! -e e",
     "a build": "mkdir -p build src/config src/hooks; echo x > src/hooks/useThing.ts; echo x > src/config/index.ts; echo x > Makefile; echo x > conftest.py",
     "packages": "mkdir -p node_modules/.bin node_modules/a; echo x > node_modules/.bin/a; echo x > node_modules/.package-lock.json; mkdir -p venv/bin; echo x > venv/bin/python",
 }  # fmt: skip
@@ -38,6 +39,19 @@ def test_an_ordinary_command_works_and_nothing_is_found(guarded: Guarded, script
     )
     assert "fine" in output, output
     assert found == ()
+
+
+def test_a_partial_clone_is_none_any_more(guarded: Guarded) -> None:
+    """What docs/reference/later-files.md warns of; the command that made it has all of it."""
+    script = "git init -q r; cd r; git config uploadpack.allowFilter true; for n in 1 2; do echo $n > f; git add f; git commit -q -m $n; done; cd .."
+    clone = "git clone -q --filter=blob:none file://$PWD/r c && git -C c show HEAD~1:f"
+    guarded.host(script)
+    output, found = guarded.command(clone)
+    assert output.splitlines()[-1] == "1", output
+    assert [each.path for each in found] == ["c/.git/config"]
+    assert "remote.origin.promisor" in found[0].detail
+    guarded.command("rm -rf c; git clone -q --filter=blob:none file://$PWD/r c")
+    assert guarded.command("git -C c checkout -q HEAD~1 2> /dev/null; echo $? $(ls c)")[0] == "0\n"
 
 
 def test_what_a_clone_checks_out_is_planted_like_anything_else(guarded: Guarded) -> None:
