@@ -7,6 +7,7 @@ pinned read-only by the launcher where there are mounts; this room finds what to
 from __future__ import annotations
 
 from fable_exec.laterfiles.judging import Finding
+from fable_exec.laterfiles.kept import contents_of, standard_place
 from fable_exec.laterfiles.names import (
     Kind,
     LaterFile,
@@ -15,7 +16,6 @@ from fable_exec.laterfiles.names import (
     is_git_directory,
     kind_of_path,
 )
-from fable_exec.laterfiles.quarantine import contents_of, standard_place
 from fable_exec.laterfiles.sentry import Sentry
 
 __all__ = [

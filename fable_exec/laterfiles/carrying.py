@@ -9,6 +9,7 @@ import errno
 import os
 import stat
 
+from fable_exec.laterfiles.kept import DIRECTORY
 from fable_exec.pathguard.directories import HeldDirectory
 
 __all__ = ["MAX_BYTES", "carry"]
@@ -18,7 +19,6 @@ _MAX_ENTRIES = 10_000
 _MAX_DEPTH = 64
 _PIECE_BYTES = 1 << 20
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_DIRECTORY = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
@@ -65,9 +65,9 @@ def _carry(source: int, name: str, target: int, new_name: str, room: _Room, dept
 
 def _carry_directory(source: int, name: str, target: int, new_name: str, room: _Room, depth: int) -> None:
     HeldDirectory(target).make(new_name, 0o700)
-    inside = os.open(name, _DIRECTORY, dir_fd=source)
+    inside = os.open(name, DIRECTORY, dir_fd=source)
     try:
-        copy = os.open(new_name, _DIRECTORY, dir_fd=target)
+        copy = os.open(new_name, DIRECTORY, dir_fd=target)
         try:
             for entry in os.listdir(inside):
                 _carry(inside, entry, copy, entry, room, depth + 1)

@@ -1,4 +1,4 @@
-"""Where planted files are kept: a private directory of the user, outside the workspace, that outlives the broker and is bounded.
+"""Take planted files away, and keep them in a private directory of the user that outlives the broker and is bounded.
 
 One directory for each item, its name a time: in it what was `planted`, under that name whatever its own was, and `about.json`.
 The oldest items go first. What runs later leaves the workspace, or at least its name, in one step; the rest comes after.
@@ -19,23 +19,20 @@ import attrs
 from fable_exec._launcher.removal import remove_entry, remove_tree
 from fable_exec._sys.locks import try_lock_if_possible
 from fable_exec.laterfiles.carrying import carry
+from fable_exec.laterfiles.kept import ABOUT, DIRECTORY, is_outside, items_in, open_own, size_of
 from fable_exec.laterfiles.names import LaterFile
 from fable_exec.pathguard.directories import HeldDirectory
 
-__all__ = ["Contents", "Quarantine", "Taken", "contents_of", "is_set_aside", "open_up", "standard_place"]
+__all__ = ["Quarantine", "Taken", "is_set_aside", "open_up"]
 
 MAX_ITEMS = 1_000
 MAX_BYTES = 256 * 1024 * 1024
 """Of all items together; the newest one is kept even if it alone is larger."""
-_SMALLEST_BYTES = 4_096
-_MAX_MEASURED = 100_000
-_MAX_HELD = 64
 _CLOSED = (errno.EACCES, errno.EPERM)
 _NAME_BYTES = 100
-_DIRECTORY = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _HANDLE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-_PLANTED, _ABOUT = "planted", "about.json"
+_PLANTED = "planted"
 _SET_ASIDE = ".quarantined.sample"
 
 
@@ -47,44 +44,6 @@ class Taken:
     path: str
 
 
-@attrs.frozen
-class Contents:
-    """How much a quarantine holds."""
-
-    path: str
-    items: int
-    size_bytes: int
-
-
-def standard_place(workspace_path: str) -> str:
-    """The quarantine of this user for a workspace: in $XDG_STATE_HOME, in ~/.local/state, or below /var/tmp.
-
-    The first that can be had outside the workspace; nothing is made yet.
-    """
-    candidates = [*_state_homes(), f"/var/tmp/fable-exec-{os.geteuid()}"]
-    usable = [place for place in candidates if _is_outside(place, workspace_path) and _can_be_made(place)]
-    return os.path.join((usable or candidates[-1:])[0], "quarantine")
-
-
-def _state_homes() -> Iterator[str]:
-    named = os.environ.get("XDG_STATE_HOME", "")
-    if os.path.isabs(named):  # the XDG base directory specification: others are to be ignored
-        yield os.path.join(named, "fable-exec")
-    home = os.path.expanduser("~")
-    if os.path.isdir(home):
-        yield os.path.join(home, ".local/state/fable-exec")
-
-
-def _can_be_made(path: str) -> bool:
-    while not os.path.lexists(path):
-        path = os.path.dirname(path)
-    return os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)
-
-
-def _is_outside(path: str, workspace_path: str) -> bool:
-    return os.path.commonpath((os.path.realpath(path), workspace_path)) != workspace_path
-
-
 class Quarantine:
     """The directory `path`, made (0700) when it is first needed. Nothing in it is ever overwritten.
 
@@ -93,7 +52,7 @@ class Quarantine:
     """
 
     def __init__(self, path: str, workspace_path: str) -> None:
-        if not _is_outside(path, workspace_path):
+        if not is_outside(path, workspace_path):
             raise ValueError(f"the quarantine must lie outside the workspace, not at {path!r}")
         self.path = os.path.realpath(path)
         self._workspace_path = workspace_path
@@ -130,7 +89,7 @@ class Quarantine:
             if not try_lock_if_possible(directory):
                 return  # another one is at it, and sees what we added
             left_items, left_bytes = MAX_ITEMS, MAX_BYTES
-            for position, (name, size) in enumerate(_items(directory)):
+            for position, (name, size) in enumerate(items_in(directory)):
                 left_items, left_bytes = left_items - 1, left_bytes - size
                 if position and min(left_items, left_bytes) < 0:
                     remove_tree(os.path.join(self.path, name))
@@ -169,9 +128,9 @@ class Quarantine:
             "path": file.path,
             "kind": file.kind.value,
             "why": why,
-            "bytes": _size_of(item),
+            "bytes": size_of(item),
         }
-        with os.fdopen(HeldDirectory(item).open(_ABOUT, _NEW_FILE), "w", encoding="ascii") as text:
+        with os.fdopen(HeldDirectory(item).open(ABOUT, _NEW_FILE), "w", encoding="ascii") as text:
             json.dump(about, text)
 
     @contextlib.contextmanager
@@ -182,7 +141,7 @@ class Quarantine:
         with self._opened() as directory:
             HeldDirectory(directory).make(name, 0o700)
             try:
-                item = os.open(name, _DIRECTORY, dir_fd=directory)
+                item = os.open(name, DIRECTORY, dir_fd=directory)
                 try:
                     yield item, os.path.join(self.path, name, _PLANTED)
                 finally:
@@ -196,11 +155,11 @@ class Quarantine:
     def _opened(self) -> Iterator[int]:
         above = os.path.dirname(self.path)
         _make_private(above)
-        holder = _open_own(above, None)
+        holder = open_own(above, None)
         try:
             with contextlib.suppress(FileExistsError):
                 HeldDirectory(holder).make(os.path.basename(self.path), 0o700)
-            directory = _open_own(os.path.basename(self.path), holder)
+            directory = open_own(os.path.basename(self.path), holder)
         finally:
             os.close(holder)
         try:
@@ -222,67 +181,6 @@ def _make_private(path: str) -> None:
             HeldDirectory(parent).make(os.path.basename(path), 0o700)
     finally:
         os.close(parent)
-
-
-def contents_of(path: str) -> Contents:
-    """How much the quarantine at `path` holds; nothing if it is not there. Raises OSError when it cannot be looked into."""
-    try:
-        directory = _open_own(path, None)
-    except FileNotFoundError:
-        return Contents(path, 0, 0)
-    try:
-        sizes = [size for _, size in _items(directory)]
-    finally:
-        os.close(directory)
-    return Contents(path, len(sizes), sum(sizes))
-
-
-def _items(directory: int) -> list[tuple[str, int]]:
-    """Names and bytes of the items, the newest first."""
-    return [(name, _recorded_size(directory, name)) for name in sorted(os.listdir(directory), reverse=True)]
-
-
-def _recorded_size(directory: int, name: str) -> int:
-    try:
-        item = os.open(name, _DIRECTORY, dir_fd=directory)
-    except OSError:
-        return _SMALLEST_BYTES
-    try:
-        with open(os.open(_ABOUT, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=item), encoding="ascii") as text:
-            return int(json.load(text)["bytes"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return _size_of(item)  # cut off while it was written
-    finally:
-        os.close(item)
-
-
-def _size_of(directory: int) -> int:
-    """What the tree takes on disk, at least a block for each entry; not followed further than _MAX_MEASURED entries."""
-    total, left, waiting = 0, _MAX_MEASURED, [os.dup(directory)]
-    while waiting:
-        place = waiting.pop()
-        try:
-            with os.scandir(place) as entries:
-                for entry in entries:
-                    left -= 1
-                    total += max(_SMALLEST_BYTES, 512 * getattr(entry.stat(follow_symlinks=False), "st_blocks", 0))
-                    if left > 0 and len(waiting) < _MAX_HELD and entry.is_dir(follow_symlinks=False):
-                        with contextlib.suppress(OSError):
-                            waiting.append(os.open(entry.name, _DIRECTORY, dir_fd=place))
-        except OSError:
-            pass
-        finally:
-            os.close(place)
-    return total
-
-
-def _open_own(name: str, parent: int | None) -> int:
-    """The directory, if it is this user's own, or the system's: somebody else's may have been put in its place."""
-    directory = os.open(name, _DIRECTORY, dir_fd=parent)
-    if os.fstat(directory).st_uid not in (os.geteuid(), 0):
-        os.close(directory)
-        raise PermissionError(errno.EPERM, "belongs to another user", name)
-    return directory
 
 
 def _is_there(parent: int, name: str) -> bool:
