@@ -64,7 +64,8 @@ SAME_FOR_EVERY_USER = frozenset(
     confine/test_ordinary_programs.py confine/test_plans.py confine/test_seccomp.py deadline/test_cancel_file.py
     deadline/test_endings.py deadline/test_library.py deadline/test_reference.py deadline/test_signals.py
     deadline/test_streams.py deadline/test_terms.py decision executions frames keypairs laterfiles/test_gitconfig.py
-    laterfiles/test_names.py lifecycle outcome policy procident/test_compare.py procident/test_tokens.py project/test_abilities.py
+    laterfiles/test_names.py launcher/test_reference.py lifecycle outcome policy procident/test_compare.py
+    procident/test_tokens.py project/test_abilities.py
     project/test_alternating.py project/test_architecture.py project/test_bounds.py project/test_field_reports.py
     project/test_reference.py project/test_tools.py::test_the_running_interpreters_version_is_among_those_found
     project/test_turns.py proofbind protocol providers
