@@ -29,7 +29,7 @@ _URL = re.compile(
 )
 
 _PLAIN_SETTINGS: dict[tuple[str, str], re.Pattern[str]] = {
-    **{("core", key): _SWITCH for key in "filemode bare logallrefupdates ignorecase precomposeunicode symlinks".split()},
+    **{("core", key): _SWITCH for key in "filemode bare ignorecase precomposeunicode symlinks".split()},
     ("core", "logallrefupdates"): _WORD,
     ("core", "repositoryformatversion"): _WORD,
     ("core", "sparsecheckout"): _SWITCH,

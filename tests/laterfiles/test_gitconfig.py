@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
+from fable_exec.laterfiles import gitsafety
 from fable_exec.laterfiles.gitconfig import Config, is_plain, last_value, parse, written
 from fable_exec.laterfiles.gitsafety import judge_config
 from tests.fuzzing import A_TENTH
@@ -222,3 +223,16 @@ def test_a_setting_that_can_run_something_or_lead_elsewhere_goes(setting: str) -
 )
 def test_a_safe_file_written_oddly_is_written_anew(text: str) -> None:
     assert judge_config(text, lambda value: False).fault
+
+
+def test_the_manual_lists_every_setting_that_stays_and_no_other() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/reference/later-files.md").read_text()
+    table = page.partition("| section | settings | values |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    listed: set[tuple[str, str]] = set()
+    for row in table.splitlines():
+        sections, settings, _ = row.strip("| ").split(" | ", 2)
+        groups = settings.split("; ") if "; " in settings else [settings] * len(sections.split(", "))
+        for section, group in zip(sections.split(", "), groups, strict=True):
+            listed |= {(section, key) for key in group.split(", ")}
+    named = {(f"{section}.*", key) for section, key in gitsafety._NAMED_SETTINGS}
+    assert listed == {*gitsafety._PLAIN_SETTINGS, *named, ("core", "worktree")}
