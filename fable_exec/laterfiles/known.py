@@ -193,7 +193,7 @@ class KnownFiles:
     def _pinned(self) -> Iterator[tuple[str, int]]:
         mounts: set[Names] = set()
         for file, _, of_host in self._files.values():
-            if of_host and not file.covered:
+            if of_host and not (file.covered or file.of_package):
                 mounts.update(file.components[: depth + 1] for depth in range(len(file.components)))
                 if len(mounts) > _MAX_MOUNTS:
                     return
@@ -203,7 +203,7 @@ class KnownFiles:
         """Files that have another name, or may get one (link(2)) because no pin is over them."""
         pinned = {path for path, _ in self.pins} if self._pins_hold else set()
         for file, (_, _, names), of_host in self._files.values():
-            held = self._pins_hold and of_host and (file.covered or file.path in pinned)
+            held = self._pins_hold and of_host and not file.of_package and (file.covered or file.path in pinned)
             if not file.is_directory and (names > 1 or not held):
                 yield file
 

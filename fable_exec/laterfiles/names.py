@@ -68,7 +68,15 @@ class LaterFile:
         """Relative to the workspace."""
         return "/".join(self.components)
 
+    @property
+    def of_package(self) -> bool:
+        """Whether an installed package brought it, for editors, agents and shells that are not started in there: no pin holds for
+        it, because the package could be neither updated nor removed then."""
+        return self.kind in _BROUGHT_ALONG and _PACKAGES in self.components[:-1]
 
+
+_PACKAGES = "node_modules"
+_BROUGHT_ALONG = (Kind.SHELL_STARTUP, Kind.EDITOR_TASKS, Kind.AGENT_CONFIG)
 _SHELL_STARTUP = """
 .envrc .autoenv .autoenv.zsh mise.toml .mise.toml mise.local.toml .mise.local.toml .mise
 .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout

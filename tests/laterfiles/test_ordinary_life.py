@@ -41,6 +41,21 @@ def test_an_ordinary_command_works_and_nothing_is_found(guarded: Guarded, script
     assert found == ()
 
 
+PACKAGE = "mkdir -p node_modules/p/.vscode; cd node_modules/p; echo 1 > .vscode/settings.json; echo 1 > .envrc"
+
+
+def test_a_package_that_brings_editor_settings_is_updated_and_removed(guarded: Guarded) -> None:
+    guarded.host(PACKAGE)
+    for script in ("mv node_modules/p node_modules/.p && mv node_modules/.p node_modules/p", "rm -r node_modules"):
+        assert guarded.command(f"{script} && echo fine") == ("fine\n", ())
+
+
+def test_what_a_command_changes_of_a_package_s_editor_settings_does_not_stay(guarded: Guarded) -> None:
+    guarded.host(PACKAGE)
+    guarded.command("cd node_modules/p; echo 2 > .vscode/settings.json; echo 2 > .vscode/tasks.json; echo 2 > .envrc")
+    assert guarded.host("find node_modules -type f") == ""
+
+
 def test_a_partial_clone_is_none_any_more(guarded: Guarded) -> None:
     """What docs/reference/later-files.md warns of; the command that made it has all of it."""
     script = "git init -q r; cd r; git config uploadpack.allowFilter true; for n in 1 2; do echo $n > f; git add f; git commit -q -m $n; done; cd .."
