@@ -34,7 +34,7 @@ def main(word: str, channel: str = "") -> None:
         print(json.dumps(importlib.import_module(f"{PACKAGE}.probe").probe(os.geteuid(), os.getegid())))
         return
     if word == "deadline":
-        importlib.import_module(f"{PACKAGE}.deadline").serve(int(channel))
+        importlib.import_module(f"{PACKAGE}.deadline_program").serve(int(channel))
         return
     kernel = importlib.import_module(f"{PACKAGE}.kernel")
     kernel.close_all_but(int(word))

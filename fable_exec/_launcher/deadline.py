@@ -1,20 +1,19 @@
 """One command under a deadline: its output is passed on, and its whole tree is ended and proved gone.
 
 For a process of its own: it becomes the subreaper of everything below it, waits for every child, and takes TERM, INT and HUP. Who
-else may stop the command, and what an end means to a caller, is not known here.
+else may stop the command, and what an end means to a caller, is not known here; the program for a host is `deadline_program`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from . import kernel, steps, wire
+from . import steps
 from .descriptor_limit import raise_descriptor_limit
 from .ending import SETTLE_SECONDS, terminate_tree
 from .linuxos import has_children, pipe_unblocking
@@ -288,45 +287,3 @@ def _execute(argv: Sequence[str], environment: Mapping[str, str], parent: int) -
     if os.getppid() != parent:
         os._exit(0)  # nobody is left to read that
     os.execvpe(argv[0], list(argv), environment)
-
-
-class Line:
-    """A descriptor that becomes readable when its other end goes away, and for nothing else: that stops the command."""
-
-    period_seconds = None
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-
-    def asked(self) -> bool:
-        waiting = select.poll()
-        waiting.register(self.descriptor, select.POLLIN)
-        return bool(waiting.poll(0))
-
-
-def serve(channel: int) -> None:
-    """Run one command for the host at the other end of the socket `channel`, and tell it what became of it.
-
-    The request comes with the command's three streams and, where there is one, a descriptor of the host's process.
-    """
-    kernel.close_all_but(channel)
-    os.set_inheritable(channel, False)
-    host = wire.adopt(channel)
-    request, (*streams, handle) = wire.receive(host)
-    stops = [Line(channel), Line(handle)]
-    try:
-        if request["directory"] is not None:
-            _enter(request["directory"])
-        ended = Deadline(Terms(*request["terms"]), Streams(*streams), stops).run(request["argv"], request["environment"])
-        answer = ended._asdict()
-    except SpawnFailed as failure:
-        answer = {"failed": failure.stage, "errno": failure.number, "what": failure.what}
-    with contextlib.suppress(wire.PeerGone):
-        wire.send(host, answer)
-
-
-def _enter(directory: str) -> None:
-    try:
-        os.chdir(directory)
-    except OSError as error:
-        raise SpawnFailed("cwd", error.errno or 0, directory) from error

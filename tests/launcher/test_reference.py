@@ -19,7 +19,7 @@ SENDERS = {"send", "_say", "_tell", "report", "_answer", "_give_up"}
 
 LAUNCHER, KEEPER = (sorted((PROJECT / "fable_exec" / package).glob("*.py")) for package in ("_launcher", "keeper"))
 OF_A_JOB = [path for path in LAUNCHER if path.name in ("job_init.py", "job_leader.py")]
-OF_COMMANDS = [path for path in LAUNCHER if path not in OF_A_JOB and path.name != "deadline.py"]
+OF_COMMANDS = [path for path in LAUNCHER if path not in OF_A_JOB and not path.name.startswith("deadline")]
 
 
 def words_sent(paths: Iterable[Path]) -> Iterator[str]:
