@@ -18,6 +18,11 @@ echo one > f; git add f; git commit -q -m one
 git clone -q . other; git -c protocol.file.allow=always submodule add -q ./other sub; git worktree add -q tree
 mkdir -p a/plain
 """
+TRACKED = """
+git init -q -b main; mkdir .vscode; echo 1 > .vscode/t; echo 1 > f; git add -A; git commit -q -m 1; git branch other
+echo 2 > .vscode/t; echo 2 > f; echo 2 > g; git add -A; git commit -q -m 2; git switch -q other
+git clone -q --bare . bare; echo bare > .git/info/exclude
+"""
 DEEP = "a/b/c/d/e/deep/.git"
 
 ATTEMPTS = {
@@ -253,6 +258,25 @@ def test_three_hundred_pins_hold(pinned: Guarded) -> None:
     output, found = pinned.command("for each in d*/*/.envrc; do echo evil > $each; done")
     assert output.count("Read-only") == 300
     assert found == ()
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "left"),
+    [
+        ("git switch -q main", 0, " M .vscode/t\n"),
+        ("git merge -q main", 1, " M f\n?? g\n"),
+        ("git reset -q --hard main", 128, " M f\n?? g\n"),
+        ("git merge -q main; git reset -q --hard", 0, "?? g\n"),
+        ("git push -q -u bare other", 0, ""),
+        ("git -c protocol.file.allow=always submodule --quiet add -q $PWD/bare sub", 0, "A  .gitmodules\nA  sub\n"),
+    ],
+)
+def test_what_git_says_that_cannot_change_a_pinned_file(pinned: Guarded, script: str, status: int, left: str) -> None:
+    """As docs/reference/later-files.md warns of: not all of it is told by the status."""
+    pinned.host(TRACKED)
+    output, _ = pinned.command(f"{{ {script}; }} > bare/said 2>&1; echo $?; git status -s; cat bare/said")
+    assert output.startswith(f"{status}\n{left}error: ")
+    assert "Read-only file system" in output or "could not write config file .git/config" in output
 
 
 def test_commits_and_everything_else_work_in_a_pinned_repository(pinned: Guarded) -> None:
