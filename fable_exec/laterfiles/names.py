@@ -72,10 +72,10 @@ class LaterFile:
     def of_package(self) -> bool:
         """Whether an installed package brought it, for editors, agents and shells that are not started in there: no pin holds for
         it, because the package could be neither updated nor removed then."""
-        return self.kind in _BROUGHT_ALONG and _PACKAGES in self.components[:-1]
+        return self.kind in _BROUGHT_ALONG and not _PACKAGES.isdisjoint(self.components[:-1])
 
 
-_PACKAGES = "node_modules"
+_PACKAGES = frozenset({"node_modules", "site-packages"})
 _BROUGHT_ALONG = (Kind.SHELL_STARTUP, Kind.EDITOR_TASKS, Kind.AGENT_CONFIG)
 _SHELL_STARTUP = """
 .envrc .autoenv .autoenv.zsh mise.toml .mise.toml mise.local.toml .mise.local.toml .mise

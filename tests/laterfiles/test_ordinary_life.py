@@ -41,17 +41,18 @@ def test_an_ordinary_command_works_and_nothing_is_found(guarded: Guarded, script
     assert found == ()
 
 
-PACKAGE = "mkdir -p node_modules/p/.vscode; cd node_modules/p; echo 1 > .vscode/settings.json; echo 1 > .envrc"
+PACKAGE = "mkdir -p {0}/p/.vscode; cd {0}/p; echo 1 > .vscode/settings.json; echo 1 > .envrc"
 
 
-def test_a_package_that_brings_editor_settings_is_updated_and_removed(guarded: Guarded) -> None:
-    guarded.host(PACKAGE)
-    for script in ("mv node_modules/p node_modules/.p && mv node_modules/.p node_modules/p", "rm -r node_modules"):
+@pytest.mark.parametrize("place", ["node_modules", "env/lib/python3.12/site-packages"])
+def test_a_package_that_brings_editor_settings_is_updated_and_removed(guarded: Guarded, place: str) -> None:
+    guarded.host(PACKAGE.format(place))
+    for script in (f"mv {place}/p {place}/.p && mv {place}/.p {place}/p", f"rm -r {place.split('/')[0]}"):
         assert guarded.command(f"{script} && echo fine") == ("fine\n", ())
 
 
 def test_what_a_command_changes_of_a_package_s_editor_settings_does_not_stay(guarded: Guarded) -> None:
-    guarded.host(PACKAGE)
+    guarded.host(PACKAGE.format("node_modules"))
     guarded.command("cd node_modules/p; echo 2 > .vscode/settings.json; echo 2 > .vscode/tasks.json; echo 2 > .envrc")
     assert guarded.host("find node_modules -type f") == ""
 
