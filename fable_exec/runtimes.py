@@ -1,5 +1,5 @@
 """What a listed program needs around it: the directories without which it cannot start, what of that is not there, and where the
-system's own files for names and certificates really are.
+system's own files for names and certificates really are, and what of /etc is for root alone.
 
 A virtual environment needs its own prefix and the one it was made from, an interpreter its library, a version manager's shim the
 manager. Only what is recognised is named; everything else is for the policy's `runtime_read_paths`. A script's first line and
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from fable_exec.executables import AllowedExecutables, Executable
 
-__all__ = ["runtime_paths", "system_links", "what_is_missing"]
+__all__ = ["runtime_paths", "system_links", "system_secrets", "what_is_missing"]
 
 _FIRST_LINE_BYTES = 256
 """What the kernel reads of a file to tell what it is (BINPRM_BUF_SIZE)."""
@@ -28,6 +29,8 @@ _SYSTEM_FILES = (
 )
 """What names, times and certificates are looked up in. Some systems keep them elsewhere and put links into /etc:
 systemd-resolved, NetworkManager and resolvconf in /run, WSL in /mnt/wsl, others in /var/lib."""
+_FOR_EVERYBODY = ("/etc/alternatives", "/etc/group", "/etc/ld.so.cache", "/etc/passwd", *_SYSTEM_FILES)
+"""What programs need to be found, to start and to look things up, also where a strict umask has closed all of /etc."""
 
 
 def runtime_paths(executables: AllowedExecutables) -> tuple[str, ...]:
@@ -43,6 +46,27 @@ def system_links() -> tuple[str, ...]:
     the way and its end, absolute. What lies in a directory of the system anyway may be among them.
     """
     return tuple(path for name in _SYSTEM_FILES for path in _hops(name))
+
+
+def system_secrets() -> tuple[str, ...]:
+    """The files and directories of /etc that are closed to other users, as they are now, for root, who may read them all; nothing
+    for another user.
+    """
+    is_root = getattr(os, "geteuid", lambda: -1)() == 0
+    return tuple(_closed_to_others("/etc")) if is_root else ()
+
+
+def _closed_to_others(directory: str) -> Iterator[str]:
+    with suppress(OSError), os.scandir(directory) as listing:
+        for entry in listing:
+            if entry.is_symlink() or entry.path in _FOR_EVERYBODY:
+                continue
+            mode = entry.stat(follow_symlinks=False).st_mode
+            is_directory = stat.S_ISDIR(mode)
+            if is_directory and (mode & stat.S_IXOTH or any(path.startswith(f"{entry.path}/") for path in _FOR_EVERYBODY)):
+                yield from _closed_to_others(entry.path)
+            elif is_directory or not mode & stat.S_IROTH:
+                yield entry.path
 
 
 def _needs(executable: Executable) -> Iterator[str]:

@@ -25,7 +25,7 @@ from fable_exec.keeper.surroundings import make_runtime
 from fable_exec.outcome import EndedBy
 from fable_exec.policy import BrokerPolicy, Confinement
 from fable_exec.runner import Command, Launchers, Runner, WorkspaceIdentity
-from fable_exec.runtimes import system_links
+from fable_exec.runtimes import system_links, system_secrets
 from fable_exec.seatbelt import HostBoundary, render
 from fable_exec.seatbelt.arming import SANDBOX_EXEC, require_sandbox_exec
 from fable_exec.seatbelt.sandboxed import Ran, run_sandboxed
@@ -155,6 +155,7 @@ def linux_room(
             writable=True,
             runtime_paths=(*system_links(), *wanted.runtime_read_paths),
             writable_paths=(*writable, *wanted.runtime_write_paths),
+            hidden=system_secrets(),
         )
         return compile_plan(policy.launch, support, wanted, view, policy.limits, insist=False)
 

@@ -6,9 +6,9 @@ later are pinned and looked after. Both share one zygote. Whether a command may 
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from fable_exec._sys.forks import ProcessLock
@@ -20,6 +20,7 @@ from fable_exec.outcome import Applied, Outcome
 from fable_exec.pathguard import Workspace
 from fable_exec.policy import PROTECTIONS, AssurancePolicy, BrokerPolicy
 from fable_exec.runner import AsyncRunningCommand, Command, Launchers, Runner, RunningCommand, WorkspaceIdentity
+from fable_exec.runtimes import system_secrets
 from fable_exec.writelock import Unlocked
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ class ConfinedCommands:
         self._workspace_path = str(policy.workspace)
         self._guard = LaterFilesGuard(workspace, policy.confinement, self._pins_hold, self._report_again)
         watched = policy.confinement.mode("later_files") != "off"
-        self._locked = Runner(self._launchers, partial(self._plan, writable=False))
-        self._unlocked = Runner(self._launchers, partial(self._plan, writable=True), self._guard if watched else None)
+        self._locked = Runner(self._launchers, functools.partial(self._plan, writable=False))
+        self._unlocked = Runner(self._launchers, functools.partial(self._plan, writable=True), self._guard if watched else None)
         self._reports: dict[bool, CanaryReport] = {}
         self._enough: set[bool] = set()
         self._proving = ProcessLock()
@@ -175,7 +176,13 @@ class ConfinedCommands:
         return self._locked if read_only else self._unlocked
 
     def _plan(self, support: Support, *, writable: bool) -> Plan:
-        return compile_command_plan(self._policy, support, self._runtime_paths, writable=writable, insist=False)
+        return compile_command_plan(
+            self._policy, support, self._runtime_paths, writable=writable, hidden=self._hidden, insist=False
+        )
+
+    @functools.cached_property
+    def _hidden(self) -> tuple[str, ...]:
+        return system_secrets()
 
     def _pins_hold(self) -> bool:
         """Whether what is pinned stays as it is: pins are mounts."""

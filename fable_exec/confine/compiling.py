@@ -64,13 +64,20 @@ def compile_plan(
 
 
 def compile_command_plan(
-    policy: BrokerPolicy, support: Support, runtime_paths: tuple[str, ...], *, writable: bool, insist: bool = True
+    policy: BrokerPolicy,
+    support: Support,
+    runtime_paths: tuple[str, ...],
+    *,
+    writable: bool,
+    hidden: tuple[str, ...] = (),
+    insist: bool = True,
 ) -> Plan:
     """How a broker under `policy` launches commands in one state of its write lock.
 
     Args:
         runtime_paths: what commands may read and execute besides the system directories.
-        writable: writes are unlocked. insist: see `compile_plan`, which says what is raised, too.
+        writable: writes are unlocked.
+        hidden: see `FileView`. insist: see `compile_plan`, which says what is raised, too.
     """
     besides = policy.confinement.runtime_write_paths
     view = FileView(
@@ -78,6 +85,7 @@ def compile_command_plan(
         writable=writable,
         runtime_paths=(*runtime_paths, *(() if writable else besides)),
         writable_paths=besides if writable else (),
+        hidden=hidden,
     )
     return compile_plan(policy.launch, support, policy.confinement, view, policy.limits, insist=insist)
 

@@ -20,7 +20,7 @@ from fable_exec.confine.plan import LauncherMode, Step
 from fable_exec.confine.programs import assemble
 from fable_exec.confine.seccomp import Rule
 from fable_exec.confine.support import Support
-from fable_exec.confine.view import COMMAND_HOME, SECRET_FILES, SYSTEM_DIRECTORIES, FileView
+from fable_exec.confine.view import COMMAND_HOME, SYSTEM_DIRECTORIES, FileView
 from fable_exec.policy.confinement import Confinement
 
 __all__ = ["call_step", "file_step"]
@@ -93,7 +93,7 @@ def _host_root(view: FileView) -> LandlockRules:
         write=writable,
         devices=_HOST_DEVICES,
         optional=frozenset({*readable, *_HOST_DEVICES}),
-        hidden=SECRET_FILES,
+        hidden=view.secrets,
         scopes=_SCOPES,
     )
 

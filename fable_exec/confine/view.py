@@ -76,19 +76,29 @@ class FileView:
         runtime_paths: absolute paths that are readable and executable besides the system directories.
         writable_paths: absolute paths of directories besides the workspace that may be written whatever `writable` says, without
             what is mounted below them.
+        hidden: absolute paths in the system directories that are empty for commands besides SECRET_FILES, save what the other
+            paths are, lie in or hold.
     """
 
     workspace: str
     writable: bool
     runtime_paths: tuple[str, ...] = ()
     writable_paths: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """All that is empty for commands, each once."""
+        opened = (*self.runtime_paths, *self.writable_paths)
+        more = (path for path in self.hidden if not _is_below(path, (*SECRET_FILES, *opened)))
+        return (*SECRET_FILES, *(path for path in more if not any(_is_below(each, (path,)) for each in opened)))
 
     def stage_steps(self, own_proc: Step | None) -> tuple[Step, ...]:
         """The steps that build the root of a launcher with its own mount namespace; `own_proc` mounts a /proc, where it can."""
         return (
             ("begin_root", "{private}/root"),
             *_read_only(SYSTEM_DIRECTORIES),
-            *(("cover", path) for path in SECRET_FILES),
+            *(("cover", path) for path in self.secrets),
             ("devices",),
             ("memory", "/dev/shm", _SHARED_MEMORY_BYTES, 0o1777),
             ("bind", "{private}/tmp", "/tmp", "writable", "required"),

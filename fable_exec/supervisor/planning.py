@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from fable_exec.confine import FileView, Plan, Support, compile_kept_plan, refuse_unmet
+from fable_exec.confine import FileView, Plan, compile_kept_plan, refuse_unmet
 from fable_exec.errors import ConfinementUnavailable, ExecutableDenied, InvalidRequest, PolicyError
 from fable_exec.executables import AllowedExecutables, Executable, resolve_executables
 from fable_exec.executions import ExecutionDirectory
@@ -169,10 +169,10 @@ def _means(
         readable = (*system_links(), *runtime_paths(executables), *spec_file)
     finally:
         executables.close()
-    plan = _plan(policy, runtime, readable, zygote.support)
+    plan = _plan(policy, runtime, readable, zygote)
 
     def send_canary(private: Path, bait: Mapping[str, Any]) -> bytes:
-        like_it = plan_of_job(_plan(policy, private, readable, zygote.support).to_wire(str(private)), whose)
+        like_it = plan_of_job(_plan(policy, private, readable, zygote).to_wire(str(private)), whose)
         return zygote.prove(like_it, attrs.evolve(command, canary=bait).to_wire(announce=False, pins_required=False))
 
     applied, probe = proofs.applied(policy, plan, (whose["user"], whose["group"]), send_canary)
@@ -235,14 +235,15 @@ def _executable(spec: ExecutionSpec, executables: AllowedExecutables) -> Executa
     raise ExecutableDenied(f"the policy does not list {ascii(spec.argv[0])[:200]}; it lists {', '.join(executables.names)[:500]}")
 
 
-def _plan(policy: BrokerPolicy, runtime: Path, readable: tuple[str, ...], support: Support) -> Plan:
+def _plan(policy: BrokerPolicy, runtime: Path, readable: tuple[str, ...], zygote: KeeperZygote) -> Plan:
     view = FileView(
         workspace=str(policy.workspace),
         writable=True,
         runtime_paths=(*readable, *policy.confinement.runtime_read_paths),
         writable_paths=(str(runtime), *policy.confinement.runtime_write_paths),
+        hidden=zygote.system_secrets,
     )
-    return compile_kept_plan(policy.launch, support, policy.confinement, view, policy.limits, insist=False)
+    return compile_kept_plan(policy.launch, zygote.support, policy.confinement, view, policy.limits, insist=False)
 
 
 def _environment(

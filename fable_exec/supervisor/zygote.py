@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import socket
@@ -18,6 +19,7 @@ from fable_exec.confine import Support
 from fable_exec.errors import BrokerGone, ConfinementUnavailable, LaunchFailed
 from fable_exec.keeper.requests import Answered, KeepRequest
 from fable_exec.runner.programs import Program, answer_within, own_handle
+from fable_exec.runtimes import system_secrets
 
 __all__ = ["KeeperZygote", "Waiting"]
 
@@ -96,6 +98,11 @@ class KeeperZygote:
                 os.close(handle)
         if self.support.shortage:
             raise LaunchFailed.at("probe", self.support.shortage, _WHO)
+
+    @functools.cached_property
+    def system_secrets(self) -> tuple[str, ...]:
+        """What of /etc jobs must not see, as it was when the first one was planned: to look at all of it takes milliseconds."""
+        return system_secrets()
 
     def ask(self, request: KeepRequest) -> Waiting:
         """Have a keeper made for `request`. Raises BrokerGone when the zygote is gone: then nothing was asked."""

@@ -175,6 +175,43 @@ def test_where_files_of_etc_are_links_commands_see_what_they_lead_to_and_nothing
     assert done.stdout.splitlines() == ["nameserver 192.0.2.53", "certificate", "nothing"], done.stderr[-2000:]
 
 
+_ETC_WITH_SECRETS = """
+set -e
+cp -rP /etc/. "$1/etc/" 2>/dev/null || true
+mkdir -p "$1/etc/apt/auth.conf.d" "$1/etc/letsencrypt/live" "$1/etc/opened"
+for name in apt/auth.conf.d/one letsencrypt/live/key opened/by-policy own.conf; do echo secret >"$1/etc/$name"; done
+chmod 600 "$1/etc/apt/auth.conf.d/one" "$1/etc/passwd" "$1/etc/ld.so.cache" "$1/etc/opened/by-policy"
+chmod 700 "$1/etc/letsencrypt" "$1/etc/opened"
+mount --bind "$1/etc" /etc
+shift
+exec "$@"
+"""
+_READ_SECRETS = """
+import sys
+from pathlib import Path
+from fable_exec import Confinement
+from tests.confinement.places import confined
+with confined(Path(sys.argv[1]), sys.argv[2], confinement=Confinement(runtime_read_paths=("/etc/opened",))) as broker:
+    for name in ("apt/auth.conf.d/one", "letsencrypt/live/key", "passwd", "own.conf", "opened/by-policy"):
+        result = broker.execute_command(("cat", f"/etc/{name}"))
+        print(name, bool(result.stdout), result.exit_code == 0)
+"""
+
+
+@in_modes()
+def test_what_is_closed_to_others_is_closed_to_commands_of_root_too(mode: str, workspace: Path, tmp_path: Path) -> None:
+    """Save what every program needs, and what the policy opens. Another user finds the same by the modes alone."""
+    (tmp_path / "etc").mkdir()
+    box = ["unshare", "--user", "--map-root-user", "--keep-caps", "--mount", "bash", "-c", _ETC_WITH_SECRETS, "bash"]
+    argv = [*box, str(tmp_path), sys.executable, "-c", _READ_SECRETS, str(workspace), mode]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    closed = mode != "plain"  # there an empty file stands for it, here it cannot be opened
+    assert done.stdout.splitlines() == [
+        f"apt/auth.conf.d/one False {closed}", "letsencrypt/live/key False False", "passwd True True", "own.conf True True",
+        "opened/by-policy True True",
+    ], done.stderr[-2000:]  # fmt: skip
+
+
 @in_modes("slots", "namespace")
 def test_a_command_finds_its_own_host_by_name(mode: str, workspace: Path) -> None:
     """Java, Erlang and MPI look themselves up; git does for the identity that it makes up."""
