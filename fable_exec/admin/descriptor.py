@@ -42,6 +42,8 @@ class DescriptorChannel:
     def ready(self, descriptor: int) -> None:
         try:
             data = os.read(descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return  # whoever shares the open file made it non-blocking, and took what was there
         except OSError:
             data = b""
         if data:

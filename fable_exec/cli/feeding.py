@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 
+from fable_exec._sys.inherited import read_patiently
 from fable_exec.broker import StartedCommand
 from fable_exec.errors import FableExecError
 
@@ -41,7 +42,7 @@ def is_left_unread() -> bool:
 
 def _feed(started: StartedCommand) -> None:
     try:
-        while data := os.read(_STDIN, _READ_BYTES):
+        while data := read_patiently(_STDIN, _READ_BYTES):
             started.write_stdin(data)
     except (OSError, FableExecError):
         pass  # unreadable input ends like input that ended; a command that reads no more needs none

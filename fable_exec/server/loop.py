@@ -1,8 +1,7 @@
 """The server's thin shell: one thread listens, workers do what takes time, and the session says what may begin.
 
 It ends when the peer closes its end of the input, stops reading, the admin says so, or the process it was started for ends, and
-takes with it whatever still runs.
-Nothing a peer sends ends it.
+takes with it whatever still runs. Nothing a peer sends ends it.
 """
 
 from __future__ import annotations
@@ -156,6 +155,8 @@ class Server:
     def _read(self) -> None:
         try:
             data = os.read(self._stdin, _READ_BYTES)
+        except BlockingIOError:
+            return  # whoever shares the open file made it non-blocking, and took what was there
         except OSError:
             data = b""
         if data:

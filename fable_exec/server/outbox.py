@@ -81,6 +81,8 @@ class Outbox:
         try:
             while done < len(data) and self._can_write():
                 done += os.write(self._descriptor, data[done : done + _ATOMIC_BYTES])
+        except BlockingIOError:
+            pass  # whoever shares the open file made it non-blocking, and filled it first
         except OSError:
             self.broken = True
             self._wake()

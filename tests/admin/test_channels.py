@@ -19,6 +19,8 @@ import pytest
 
 from fable_exec import ExecutionBroker, PolicyError
 from fable_exec.admin import command_file, open_channels, sockets
+from fable_exec.admin.control import AdminControl
+from fable_exec.admin.descriptor import DescriptorChannel
 from tests.doors import TOKEN
 from tests.waiting import until
 
@@ -58,6 +60,19 @@ def test_what_a_pipe_complains_about_is_one_line_each_without_the_token(broker: 
     assert [line.split(":")[0] for line in lines] == ["admin control error"] * 2
     assert "invalid write authorization" in lines[0]
     assert "too long" in lines[1]
+
+
+def test_a_command_that_another_took_first_is_not_the_end_of_the_channel(broker: ExecutionBroker) -> None:
+    read, write = os.pipe()
+    os.set_blocking(read, False)  # as the event loop of a parent does that shares it
+    channel = DescriptorChannel(read, AdminControl(broker, lambda: None))
+    channel.ready(read)  # poll(2) had called it readable, and it is empty again
+    assert list(channel.watched()) == [read]
+    os.write(write, UNLOCK + b"\n")
+    channel.ready(read)
+    assert broker.writes_enabled
+    channel.close()
+    os.close(write)
 
 
 def test_a_socket_descriptor_is_answered(broker: ExecutionBroker) -> None:

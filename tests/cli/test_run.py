@@ -126,6 +126,20 @@ def test_output_streams_before_the_end(workspace: Path) -> None:
 
 
 @pytest.mark.requires_ability("confinement")
+def test_input_that_does_not_block_is_waited_for_all_the_same(workspace: Path) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)  # as the event loop of a parent does that shares it
+    argv = ["run", "--workspace", str(workspace), "--stdin", "--", "cat"]
+    with subprocess.Popen([*PROGRAM, *argv], env=environment(), stdin=reading, stdout=subprocess.PIPE) as process:
+        os.close(reading)
+        with open(writing, "wb", buffering=0) as given:
+            for line in (b"one\n", b"two\n"):
+                given.write(line)
+                assert process.stdout is not None and process.stdout.readline() == line
+        assert process.wait(timeout=20) == 0
+
+
+@pytest.mark.requires_ability("confinement")
 def test_a_stream_has_no_cap_without_a_policy_and_what_is_kept_has(workspace: Path) -> None:
     megabytes = ["--unlocked", "--", "sh", "-c", "head -c 3000000 /dev/zero"]
     assert len(run_by_itself(workspace, *megabytes).stdout) == 3_000_000

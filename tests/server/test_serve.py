@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from fable_exec import ExecutionBroker, PolicyError
 from fable_exec.server import AdminOptions, serve
+from fable_exec.server.loop import Server
 from tests.doors import TOKEN, policy_for
 
 
@@ -49,6 +51,22 @@ def test_the_admin_is_heard_while_a_peer_is_served(workspace: Path) -> None:
         assert not serving.is_alive()
         assert broker.writes_enabled
         for descriptor in (requests, send, receive, answers, write):
+            os.close(descriptor)
+
+
+def test_input_that_another_took_first_is_not_the_end_of_the_input(workspace: Path) -> None:
+    with ExecutionBroker(policy_for(workspace)) as broker:
+        requests, send = os.pipe()
+        receive, answers = os.pipe()
+        os.set_blocking(requests, False)  # as the event loop of a parent does that shares it
+        with closing(Server(broker, requests, answers)) as server:
+            server._read()  # poll(2) had called it readable, and it is empty again
+            os.write(send, b'{"action":"probe","id":1}\n')
+            os.close(send)
+            server.run()
+        os.close(answers)
+        assert json.loads(os.read(receive, 1 << 16))["id"] == 1
+        for descriptor in (requests, receive):
             os.close(descriptor)
 
 
