@@ -21,7 +21,7 @@ from fable_exec.broker.started import exited_event, output_event
 from fable_exec.calls import AsyncCalls, OnEvent
 from fable_exec.calls.building import as_bytes
 from fable_exec.calls.listening import check_listener
-from fable_exec.errors import FableExecError
+from fable_exec.errors import BrokerGone, FableExecError
 from fable_exec.policy import BrokerPolicy
 from fable_exec.protocol import (
     CommandResult,
@@ -130,6 +130,11 @@ class AsyncExecutionBroker(AsyncCalls):
             started = StartedWork(running, prepared, self._commands, asyncio.get_running_loop())
             handle = AsyncStartedCommand(started, partial(self._holdings.forget, started), keeper=self)
             self._holdings.hold(handle, started)
+            try:
+                self.blocking.refuse_closed()  # meanwhile; `close` may have looked before it was noted
+            except BrokerGone:
+                await handle.close()
+                raise
             return handle
 
     async def _prepared(self, request: ExecuteCommand | StartCommand, operation: Operation) -> Prepared:

@@ -155,8 +155,7 @@ class ExecutionBroker(BlockingCalls):
     @contextmanager
     def operation(self, request: Request) -> Iterator[Operation]:
         """Around the work on one request: it is refused when the broker is closed, and what goes wrong is written down."""
-        if self._closed:
-            raise BrokerGone("the broker is closed")
+        self.refuse_closed()
         if self._holdings.dropped:
             self._holdings.dropped.finish()
         operation = self._recorder.begin(request.action)
@@ -167,6 +166,11 @@ class ExecutionBroker(BlockingCalls):
             if self._closed and isinstance(error, Exception) and not isinstance(error, FableExecError):
                 raise BrokerGone("the broker was closed meanwhile") from error
             raise
+
+    def refuse_closed(self) -> None:
+        """Raise BrokerGone once `close` has begun."""
+        if self._closed:
+            raise BrokerGone("the broker is closed")
 
     # Lock
 
@@ -182,7 +186,7 @@ class ExecutionBroker(BlockingCalls):
             WritesLocked: the policy has no digest, the token is empty, or too many were wrong.
             Denied: the token is wrong.
         """
-        self._refuse_closed()
+        self.refuse_closed()
         scope = None if paths is None else self._scope(paths)
         try:
             self._lock.unlock(token, expires_in_seconds, scope)
@@ -194,13 +198,9 @@ class ExecutionBroker(BlockingCalls):
 
     def lock_writes(self) -> None:
         """Lock workspace writes again. Commands that run already go on; what they are fed is refused."""
-        self._refuse_closed()
+        self.refuse_closed()
         self._lock.lock()
         self._recorder.note("lock")
-
-    def _refuse_closed(self) -> None:
-        if self._closed:
-            raise BrokerGone("the broker is closed")
 
     @property
     def writes_enabled(self) -> bool:
@@ -228,9 +228,11 @@ class ExecutionBroker(BlockingCalls):
         started = StartedWork(running, prepared, self._commands)
         handle = StartedCommand(started, partial(self._holdings.forget, started), keeper)
         self._holdings.hold(handle, started)
-        if self._closed:  # meanwhile; `close` may have looked before it was noted
+        try:
+            self.refuse_closed()  # meanwhile; `close` may have looked before it was noted
+        except BrokerGone:
             handle.close()
-            raise BrokerGone("the broker is closed")
+            raise
         return handle
 
     @property
