@@ -239,7 +239,7 @@ class RemembersOldContents(Broken):
 
     def perform(self, request: Request, on_event: OnEvent | None = None) -> Result:
         if isinstance(request, InspectFiles):
-            self._refuse_closed()
+            self.refuse_closed()
             if request.path not in self._seen:
                 self._seen[request.path] = super().perform(request, on_event)
             elif not (self.root / request.path).exists():
