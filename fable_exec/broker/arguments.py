@@ -11,13 +11,13 @@ from fable_exec.decision import ArgumentFacts
 from fable_exec.errors import PolicyError
 from fable_exec.executables import Executable
 from fable_exec.policy import BrokerPolicy
+from fable_exec.policy.document import read_file
 
 if TYPE_CHECKING:
     from fable_exec.argrules import ArgumentRules
 
 __all__ = ["ArgumentJudge"]
 
-_MAX_DOCUMENT_BYTES = 1024 * 1024
 _UNKNOWN = "argv:unknown-tool"
 """The rule of a verdict on a tool that stands first and that no rule knows."""
 
@@ -88,20 +88,10 @@ def _own_rules(policy: BrokerPolicy) -> tuple[ArgumentRules, ...]:
     found = []
     for index, document in enumerate(documents):
         try:
-            found.append(ArgumentRules.from_toml(_text_of(document)))
-        except (OSError, UnicodeDecodeError) as error:
-            text = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            faults.append((f"argument_rules.documents[{index}]", f"cannot be read: {text}: {ascii(document)[:200]}"))
+            found.append(ArgumentRules.from_toml(read_file(document) if PurePath(document).is_absolute() else document))
         except PolicyError as error:
             place = f"argument_rules.documents[{index}]"
             faults += [(f"{place}: {path}" if path else place, text) for path, text in error.faults]
     if faults:
         raise PolicyError.of(faults)
     return tuple(found)
-
-
-def _text_of(document: str) -> str:
-    if not PurePath(document).is_absolute():
-        return document
-    with open(document, "rb") as file:
-        return file.read(_MAX_DOCUMENT_BYTES + 1).decode()

@@ -30,10 +30,12 @@ __all__ = [
     "parse_toml",
     "policy_from_mapping",
     "read_document",
+    "read_file",
+    "read_text",
 ]
 
-MAX_DOCUMENT_BYTES = 1024 * 1024
-"""Longest policy file that is read."""
+MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
+"""Longest policy, and longest file of argument rules, that is read. A policy made in code may hold such rules as text."""
 _MOST_HINTS = 20
 """Looking for one takes a millisecond; a document may have any number of wrong keys."""
 
@@ -61,7 +63,7 @@ def load_policy(path: str | Path) -> BrokerPolicy:
 def read_document(path: str | Path) -> dict[str, Any]:
     """The members of a policy file, not yet judged as a policy, for whoever completes them from elsewhere. Raises PolicyError."""
     parse = {".toml": _toml, ".json": _json}.get(Path(path).suffix.lower())
-    text = _read(path)
+    text = read_file(path)
     if parse is None:
         raise PolicyError.of([("", f"a policy file ends with .toml or .json, not {shown(Path(path).name)}")])
     return _members_of(parse(text))
@@ -69,12 +71,12 @@ def read_document(path: str | Path) -> dict[str, Any]:
 
 def load_toml(path: str | Path) -> BrokerPolicy:
     """The policy of a TOML file. Raises PolicyError."""
-    return parse_toml(_read(path))
+    return parse_toml(read_file(path))
 
 
 def load_json(path: str | Path) -> BrokerPolicy:
     """The policy of a JSON file. Raises PolicyError."""
-    return parse_json(_read(path))
+    return parse_json(read_file(path))
 
 
 def parse_toml(text: str) -> BrokerPolicy:
@@ -103,20 +105,37 @@ def _members_of(document: Any) -> dict[str, Any]:
     return document
 
 
-def _read(path: str | Path) -> str:
+def read_file(path: str | Path) -> str:
+    """The text of a file that is a policy, or that one names. Raises PolicyError."""
     try:
         file = Path(path)
         if not file.is_file():  # a FIFO would block, a device might not end
             raise PolicyError.of([("", f"{_what_instead_of_a_file(file)}: {shown(file)}")])
         with file.open("rb") as stream:
-            data = stream.read(MAX_DOCUMENT_BYTES + 1)
-        if len(data) > MAX_DOCUMENT_BYTES:
-            raise PolicyError.of([("", f"the document is longer than {MAX_DOCUMENT_BYTES} bytes")])
-        return data.decode()
+            return read_text(stream.read, f": {shown(file)}")
     except OSError as error:
         raise PolicyError.of([("", f"cannot be read: {error.strerror}: {shown(Path(path))}")]) from error
+
+
+def read_text(read: Callable[[int], bytes], where: str = "") -> str:
+    """The text of such a document, from whatever it comes by.
+
+    Args:
+        read: gives as many bytes as it is asked for, or fewer, and none at the end only.
+        where: what words about a fault end with.
+
+    Raises:
+        PolicyError: it is longer than MAX_DOCUMENT_BYTES, or not UTF-8. And whatever `read` raises.
+    """
+    data = b""
+    while len(data) <= MAX_DOCUMENT_BYTES and (piece := read(MAX_DOCUMENT_BYTES + 1 - len(data))):
+        data += piece
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise PolicyError.of([("", f"the document is longer than {MAX_DOCUMENT_BYTES} bytes{where}")])
+    try:
+        return data.decode()
     except UnicodeDecodeError as error:
-        raise PolicyError.of([("", f"not UTF-8 at byte {error.start}: {shown(Path(path))}")]) from error
+        raise PolicyError.of([("", f"not UTF-8 at byte {error.start}{where}")]) from error
 
 
 def _what_instead_of_a_file(path: Path) -> str:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+from fable_exec._sys.inherited import read_patiently
 from fable_exec.errors import PolicyError
 from fable_exec.policy import BrokerPolicy, Confinement, parse_json, read_document, to_mapping
+from fable_exec.policy.document import read_text
 
 __all__ = ["PROGRAM", "AdminOptions", "Options", "read_options"]
 
@@ -23,7 +26,6 @@ PROGRAM = "python -m fable_exec.server"
 _DESCRIPTION = "Serve one broker over JSON lines on standard input and output. Exits 2 when the policy is not valid."
 _PREFIXES = ("FABLE_EXEC_", "FABLE_BROKER_")
 _MAX_DIGEST_FILE_BYTES = 4096
-_MAX_POLICY_BYTES = 4 * 1024 * 1024
 
 
 @attrs.frozen(kw_only=True)
@@ -130,15 +132,9 @@ def _document(flags: argparse.Namespace) -> dict[str, Any]:
 def _read_descriptor(descriptor: int) -> str:
     try:
         with os.fdopen(descriptor, "rb") as file:
-            data = file.read(_MAX_POLICY_BYTES + 1)
+            return read_text(partial(read_patiently, file.fileno()))
     except OSError as error:
         raise PolicyError.of([("--policy-fd", f"descriptor {descriptor} cannot be read: {error.strerror}")]) from error
-    if len(data) > _MAX_POLICY_BYTES:
-        raise PolicyError.of([("", f"the document is longer than {_MAX_POLICY_BYTES} bytes")])
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise PolicyError.of([("", f"the document is not UTF-8 at byte {error.start}")]) from error
 
 
 def _token_digest(flags: argparse.Namespace, environment: Mapping[str, str]) -> tuple[str, str | None]:

@@ -100,6 +100,16 @@ def test_unknown_tools_are_refused_or_allowed_as_the_policy_says(workspace: Path
             assert broker.explain(["own-tool", "--anything"]).allowed is allowed
 
 
+@pytest.mark.requires_ability("confinement")
+def test_a_file_of_rules_is_read_to_its_end(workspace: Path, tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    comment = "#" + "é" * 524_288  # the rule behind it begins after 1 MiB
+    file.write_text(f'{comment}\n[[refused]]\nnames = ["cat"]\nreason = "read with a request"\n', encoding="utf-8")
+    with ExecutionBroker(policy(workspace, argument_rules=ArgumentPolicy(mode="enforce", documents=(str(file),)))) as broker:
+        with pytest.raises(ArgumentDenied):
+            broker.execute_command(["cat", "x"])
+
+
 @pytest.mark.parametrize("document", ["[[tool]]\nnames = 3\n", "not = toml =", "/no/such/rules.toml"])
 def test_faulty_documents_are_told_when_the_broker_starts(document: str, workspace: Path) -> None:
     with pytest.raises(PolicyError) as caught:

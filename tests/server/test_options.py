@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from fable_exec import BrokerPolicy, Confinement, PolicyError
 from fable_exec.policy import dump_json
+from fable_exec.policy.document import MAX_DOCUMENT_BYTES
 from fable_exec.server.options import Options, read_options
 
 DIGESTS = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("flag", "new", "old", "file", "document")}
@@ -55,6 +57,39 @@ def test_a_policy_may_come_by_a_descriptor(workspace: Path) -> None:
         file.seek(0)
         found = read_options(["--policy-fd", str(os.dup(file.fileno()))], {})
     assert found.policy == policy
+
+
+def test_a_policy_may_come_in_pieces_by_a_pipe_that_does_not_block(workspace: Path) -> None:
+    text = b" " * 500_000 + dump_json(BrokerPolicy(workspace=workspace, max_output_bytes=7)).encode()
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)  # as the event loop of a parent does that shares it
+    with open(writing, "wb") as pipe, ThreadPoolExecutor(1) as reader:
+        found = reader.submit(read_options, ["--policy-fd", str(reading)], {})
+        pipe.write(text)
+        pipe.close()
+        assert found.result(30).policy.max_output_bytes == 7
+
+
+def test_one_bound_holds_for_a_policy_however_it_comes(workspace: Path, tmp_path: Path) -> None:
+    file = tmp_path / "policy.json"
+    text = dump_json(BrokerPolicy(workspace=workspace, max_output_bytes=7)).encode()
+
+    def both_ways(size: int) -> list[Options | str]:
+        file.write_bytes(text.ljust(size))
+        return [_found_or_told(flag) for flag in (["--policy", str(file)], ["--policy-fd", str(os.open(file, os.O_RDONLY))])]
+
+    by_file, by_descriptor = both_ways(MAX_DOCUMENT_BYTES)
+    assert isinstance(by_file, Options) and by_file == by_descriptor
+    by_file, by_descriptor = both_ways(MAX_DOCUMENT_BYTES + 1)
+    words = f"invalid policy: the document is longer than {MAX_DOCUMENT_BYTES} bytes"
+    assert (by_file, by_descriptor) == (f"{words}: '{file}'", words)
+
+
+def _found_or_told(flags: list[str]) -> Options | str:
+    try:
+        return read_options(flags, {})
+    except PolicyError as error:
+        return str(error)
 
 
 @pytest.mark.parametrize(
