@@ -1,4 +1,4 @@
-"""Which Python the programs of this library run in: that of this process."""
+"""What starts programs of this library, and these programs, must agree on: which Python they run in, their settings, a status."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import sys
 
 from fable_exec.errors import LaunchFailed
 
-__all__ = ["interpreter"]
+__all__ = ["EXIT_BAD_POLICY", "SETTING_PREFIXES", "interpreter"]
+
+SETTING_PREFIXES = ("FABLE_EXEC_", "FABLE_BROKER_")
+"""What the names of the variables begin with that are settings of such a program; the first wins."""
+EXIT_BAD_POLICY = 2
+"""The exit status of a server whose policy or settings are not valid."""
 
 
 def interpreter() -> str:
-    """The path of this process's interpreter; "" where it has none.
+    """The path of the interpreter they run in, which is that of this process; "" where it has none.
 
     Raises:
         LaunchFailed: this is a frozen application (PyInstaller, cx_Freeze), whose `sys.executable` is the application: it would

@@ -19,6 +19,7 @@ __all__ = [
     "Denial",
     "EndedBy",
     "Observed",
+    "OnOutputLimit",
     "Outcome",
     "OutputBuffer",
     "Survivor",

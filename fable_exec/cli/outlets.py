@@ -7,11 +7,9 @@ import select
 import stat
 import threading
 
-__all__ = ["Outlet", "OutletGone", "exit_when_gone"]
+from fable_exec._sys.inherited import AT_ONCE_BYTES, GONE
 
-_GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
-_FITS_WHEN_WRITABLE = 4096
-"""What a pipe or socket takes without blocking once poll(2) calls it writable: PIPE_BUF of Linux."""
+__all__ = ["Outlet", "OutletGone", "exit_when_gone"]
 
 
 class OutletGone(Exception):
@@ -28,12 +26,12 @@ class Outlet:
     def __init__(self, descriptor: int, stop: int | None = None) -> None:
         self._descriptor = descriptor
         self._stop = stop
-        self._piece_bytes = 1 << 20 if _is_regular(descriptor) else _FITS_WHEN_WRITABLE
+        self._piece_bytes = 1 << 20 if _is_regular(descriptor) else AT_ONCE_BYTES
 
     @property
     def gone(self) -> bool:
         """Whether its reader is known to be gone."""
-        return bool(self._poll(0, 0) & _GONE)
+        return bool(self._poll(0, 0) & GONE)
 
     def write(self, data: bytes) -> None:
         """Write all of `data`, or up to the moment when `stop` says so.

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import click
 
 from fable_exec import __version__
+from fable_exec._sys.inherited import take_standard_numbers
 from fable_exec.cli.exits import Exit
-from fable_exec.cli.showing import keep_standard_descriptors
 
 __all__ = ["COMMANDS", "PROGRAM", "main"]
 
@@ -76,7 +76,7 @@ def _with_what_to_do(error: click.NoSuchOption, arguments: Sequence[str]) -> cli
 
 def main(arguments: Sequence[str]) -> int:
     """Do what `arguments` say; returns the exit status (docs/reference/cli.md)."""
-    keep_standard_descriptors()
+    take_standard_numbers()
     try:
         status = commands.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
     except click.NoSuchOption as error:

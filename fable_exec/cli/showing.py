@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "SCHEMA_VERSION",
     "at_the_door",
-    "keep_standard_descriptors",
     "one_line",
     "people_console",
     "print_array",
@@ -155,10 +154,3 @@ def _words(error: Exception) -> list[str]:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return [f"{error.filename}: {error.strerror}"]
     return [str(error) or type(error).__name__]
-
-
-def keep_standard_descriptors() -> None:
-    """Put /dev/null where 0, 1 or 2 are closed, so that no file of ours gets a number that others write to."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(descriptor)

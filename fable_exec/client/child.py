@@ -21,8 +21,9 @@ from typing import IO
 
 import attrs
 
+from fable_exec._sys.inherited import take_standard_numbers
 from fable_exec.errors import BrokerGone, FableExecError, LaunchFailed, PolicyError
-from fable_exec.interpreter import interpreter
+from fable_exec.interpreter import EXIT_BAD_POLICY, SETTING_PREFIXES, interpreter
 from fable_exec.policy import BrokerPolicy, dump_json
 
 __all__ = ["END_SECONDS", "NO_SIGNAL", "Child", "program_environment", "start_child"]
@@ -35,9 +36,7 @@ END_SECONDS = 3.0
 _LEFT_OPEN_SECONDS = 0.2
 """The same for one that nobody has any more: whoever dropped it does not expect to wait."""
 _DO_NOT_WAIT = int(getattr(socket, "MSG_DONTWAIT", 0))
-_BAD_POLICY = 2
 _MAX_COMPLAINT_BYTES = 4096
-_OWN_SETTINGS = ("FABLE_EXEC_", "FABLE_BROKER_")
 
 
 @attrs.define
@@ -106,7 +105,7 @@ class Child:
         self.wait()
         self.complaints.seek(0)
         text = self.complaints.read(_MAX_COMPLAINT_BYTES).decode("utf-8", "replace").strip()
-        if self.process.returncode == _BAD_POLICY:
+        if self.process.returncode == EXIT_BAD_POLICY:
             return PolicyError(text or "the broker refused its policy")
         told = f": {text}" if text else ""
         return BrokerGone(f"the broker ended with status {self.process.returncode}{told}")
@@ -128,7 +127,8 @@ def start_child(policy: BrokerPolicy, python: str | None = None) -> Child:
 
 def _started(policy: BrokerPolicy, program: str) -> Child:
     with ExitStack() as ours, ExitStack() as theirs:
-        _take_standard_numbers(theirs)
+        for taken in take_standard_numbers():  # a channel with such a number would be the child's standard stream
+            theirs.callback(os.close, taken)
         our_admin, its_admin = _socket_pair(ours, theirs)
         document = theirs.enter_context(_unnamed_file())
         document.write(dump_json(policy).encode())
@@ -164,13 +164,6 @@ def _unnamed_file() -> IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-def _take_standard_numbers(until_started: ExitStack) -> None:
-    """Fill 0, 1 and 2 where the host has closed them: a channel with such a number would be the child's standard stream."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        until_started.callback(os.close, descriptor)
-    os.close(descriptor)
-
-
 def _own_handle(until_started: ExitStack) -> dict[str, int]:
     """A descriptor of this process, by which the broker sees its death; nothing where the kernel has none."""
     if sys.platform != "linux":
@@ -201,7 +194,7 @@ def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
 
 def program_environment() -> dict[str, str]:
     """For programs of this package: ours, without settings that would change the policy, and with a way to find it."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(_OWN_SETTINGS)}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(SETTING_PREFIXES)}
     home = str(Path(__file__).parents[2])
     if home not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (home, environment.get("PYTHONPATH"))))

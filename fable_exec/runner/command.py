@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import attrs
 
 from fable_exec.executables import Executable
+from fable_exec.outcome import OnOutputLimit
 
 __all__ = ["NO_PINS", "Command", "Executable", "Pins"]
 
@@ -53,7 +54,7 @@ class Command:
     timeout_seconds: float = 120.0
     idle_timeout_seconds: float | None = None
     max_output_bytes: int = 1_000_000
-    on_output_limit: Literal["kill", "truncate"] = "kill"
+    on_output_limit: OnOutputLimit = "kill"
     canary: Mapping[str, Any] | None = None
 
     def to_wire(self, *, announce: bool, pins_required: bool) -> dict[str, object]:

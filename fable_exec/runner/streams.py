@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, Protocol
+from typing import Protocol
 
-from fable_exec.outcome import Captured, OutputBuffer
+from fable_exec.outcome import Captured, OnOutputLimit, OutputBuffer
 from fable_exec.runner.pipes import unread_bytes
 
 _READ_BYTES = 1 << 16
@@ -37,7 +37,7 @@ class Streams:
     def __init__(
         self,
         max_bytes: int,
-        on_limit: Literal["kill", "truncate"],
+        on_limit: OnOutputLimit,
         watcher: Watcher,
         sink: Sink | None,
         heard: Callable[[], None],

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from functools import partial
 
+from fable_exec._sys.inherited import GONE
 from fable_exec.broker import ExecutionBroker, StartedCommand
 from fable_exec.errors import BrokerGone
 from fable_exec.frames import encode_frame
@@ -35,7 +36,7 @@ from fable_exec.protocol import (
     WriteFile,
 )
 from fable_exec.server.lines import AnswerLines, error_line
-from fable_exec.server.outbox import GONE, HIGH_WATER_BYTES, Outbox
+from fable_exec.server.outbox import HIGH_WATER_BYTES, Outbox
 from fable_exec.server.session import Session, Task, cancelled_before_it_began
 from fable_exec.server.workers import Workers
 

@@ -16,6 +16,7 @@ import attrs
 
 from fable_exec._sys.inherited import read_patiently
 from fable_exec.errors import PolicyError
+from fable_exec.interpreter import SETTING_PREFIXES
 from fable_exec.policy import BrokerPolicy, Confinement, parse_json, read_document, to_mapping
 from fable_exec.policy.document import read_text
 
@@ -24,7 +25,6 @@ __all__ = ["PROGRAM", "AdminOptions", "Options", "read_options"]
 PROGRAM = "python -m fable_exec.server"
 
 _DESCRIPTION = "Serve one broker over JSON lines on standard input and output. Exits 2 when the policy is not valid."
-_PREFIXES = ("FABLE_EXEC_", "FABLE_BROKER_")
 _MAX_DIGEST_FILE_BYTES = 4096
 
 
@@ -143,7 +143,7 @@ def _token_digest(flags: argparse.Namespace, environment: Mapping[str, str]) -> 
     The levels are flags, then FABLE_EXEC_*, then FABLE_BROKER_*.
     """
     levels = [("--write-token-digest", "--write-token-digest-file", flags.write_token_digest, flags.write_token_digest_file)]
-    for prefix in _PREFIXES:
+    for prefix in SETTING_PREFIXES:
         one, other = f"{prefix}WRITE_TOKEN_DIGEST", f"{prefix}WRITE_TOKEN_DIGEST_FILE"
         levels.append((one, other, environment.get(one, "").strip(), environment.get(other, "").strip()))
     for by_itself, in_a_file, digest, file in levels:
@@ -165,4 +165,4 @@ def _digest_from(path: str, given_by: str) -> str:
 
 
 def _setting(environment: Mapping[str, str], name: str) -> str | None:
-    return next((value for prefix in _PREFIXES if (value := environment.get(prefix + name, "").strip())), None)
+    return next((value for prefix in SETTING_PREFIXES if (value := environment.get(prefix + name, "").strip())), None)

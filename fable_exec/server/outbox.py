@@ -12,14 +12,11 @@ import select
 import threading
 from collections.abc import Callable
 
-__all__ = ["GONE", "HIGH_WATER_BYTES", "Outbox"]
+from fable_exec._sys.inherited import AT_ONCE_BYTES, GONE
 
-GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
-"""What poll(2) says of a peer that reads no more."""
+__all__ = ["HIGH_WATER_BYTES", "Outbox"]
 
 HIGH_WATER_BYTES = 256 * 1024
-_ATOMIC_BYTES = 4096
-"""A pipe that is writable takes this much without blocking (pipe(7), PIPE_BUF); a socket has more room than that."""
 
 
 class Outbox:
@@ -80,7 +77,7 @@ class Outbox:
         done = 0
         try:
             while done < len(data) and self._can_write():
-                done += os.write(self._descriptor, data[done : done + _ATOMIC_BYTES])
+                done += os.write(self._descriptor, data[done : done + AT_ONCE_BYTES])
         except BlockingIOError:
             pass  # whoever shares the open file made it non-blocking, and filled it first
         except OSError:

@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
 
+from fable_exec._sys.inherited import take_standard_numbers
 from fable_exec.errors import FableExecError, PolicyError
+from fable_exec.interpreter import EXIT_BAD_POLICY
 from fable_exec.server.options import PROGRAM, AdminOptions, Options, read_options
 
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "serve"]
 
-EXIT_BAD_POLICY = 2
 EXIT_INTERRUPTED = 130
 
 
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> i
     Args:
         program: how the user calls it, for help and complaints.
     """
-    _keep_standard_descriptors()
+    take_standard_numbers()
     with ExitStack() as stack:
         try:
             options = read_options(sys.argv[1:] if arguments is None else arguments, os.environ, program)
@@ -92,12 +93,3 @@ def _keep_to_ourselves(host: int | None) -> None:
         os.set_inheritable(host, False)
     except OSError as error:
         raise PolicyError.of([("--host-fd", f"descriptor {host} is not open")], "invalid setting") from error
-
-
-def _keep_standard_descriptors() -> None:
-    """Put /dev/null where 0, 1 or 2 are closed, so that no file of ours gets a number that others write to."""
-    while True:
-        descriptor = os.open(os.devnull, os.O_RDWR)
-        if descriptor > 2:
-            os.close(descriptor)
-            return

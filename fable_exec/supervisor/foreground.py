@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from fable_exec._sys.inherited import AT_ONCE_BYTES
 from fable_exec.errors import FableExecError, UnknownExecution
 from fable_exec.executions import ExecutionDirectory
 from fable_exec.executions.names import RUNNER_LOG_NAME
@@ -29,8 +30,6 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, 
 _ROUND_SECONDS = 0.05
 _EARLY_SECONDS = 0.002
 """Between `accepted` and the gate there are milliseconds: a wish that is heard in them keeps the job from running at all."""
-_AT_ONCE_BYTES = select.PIPE_BUF if hasattr(select, "PIPE_BUF") else 512
-"""So much a pipe that is ready takes without making us wait, and a signal with us (poll(2), pipe(7))."""
 _OUTPUT = 1
 _WAKE_BYTES = 4096
 
@@ -149,9 +148,9 @@ class _Output:
             self.pending = self._log.read()
 
     def write(self) -> None:
-        """As much as is taken without waiting."""
+        """As much as is taken without making us wait, and a signal with us."""
         try:
-            self.pending = self.pending[os.write(_OUTPUT, self.pending[:_AT_ONCE_BYTES]) :]
+            self.pending = self.pending[os.write(_OUTPUT, self.pending[:AT_ONCE_BYTES]) :]
         except BlockingIOError:
             pass
         except OSError:  # closed, or a disk that is full: the log has all of it
