@@ -101,10 +101,29 @@ class ExecutionBroker(BlockingCalls):
         if not isinstance(policy, BrokerPolicy):
             raise TypeError(f"policy must be a BrokerPolicy, not {type(policy).__name__}")
         self.policy = policy
+        self._open(commands, launchers)
+        self._lock = WriteLock(policy.write_token_digest, clock)
+        self._paths = DoorPaths(self._workspace, policy.paths)
+        self._gate = Gate(policy, self._lock, self._confined, self._arguments)
+        environment = base_environment(policy, self._executables.path, os.environ)
+        later = LaterDoor(policy, self._workspace, self._confined.sentry)
+        self._files: FileWork = FileWork(policy, self._workspace, self._paths, self._gate, later)
+        self._commands = CommandWork(policy, self._executables, environment, self._paths, self._gate)
+        self._description = SelfDescription(policy, self._executables, self._arguments, self._commands, self._confined)
+        self._background = BackgroundCommands(policy.max_output_bytes, policy.limits.max_in_flight)
+        self._closing = ProcessLock()
+        self._closed = False
+        self._holdings = Holdings(self._workspace, self._executables, self._recorder, self._confined, self._background)
+        self._left_open = weakref.finalize(self, self._holdings.left_open)
+        self._left_open.atexit = False  # the launcher ends with the process
+
+    def _open(self, commands: MakesCommands, launchers: Launchers | None) -> None:
+        """Take hold of all that may be refused; when something is, all of it is given back, the launchers too."""
+        policy = self.policy
         with ExitStack() as undo:
             if launchers is not None:
                 undo.callback(launchers.close)
-            arguments = ArgumentJudge(policy)
+            self._arguments = ArgumentJudge(policy)
             self._executables = resolve_executables(policy, os.environ)
             undo.callback(self._executables.close)
             self._workspace = undo.enter_context(Workspace.open(policy.workspace))
@@ -118,20 +137,6 @@ class ExecutionBroker(BlockingCalls):
             undo.callback(self._confined.close)
             self._confined.check_what_is_stated()
             undo.pop_all()
-        self._lock = WriteLock(policy.write_token_digest, clock)
-        self._paths = DoorPaths(self._workspace, policy.paths)
-        self._gate = Gate(policy, self._lock, self._confined, arguments)
-        environment = base_environment(policy, self._executables.path, os.environ)
-        later = LaterDoor(policy, self._workspace, self._confined.sentry)
-        self._files = FileWork(policy, self._workspace, self._paths, self._gate, later)
-        self._commands = CommandWork(policy, self._executables, environment, self._paths, self._gate)
-        self._description = SelfDescription(policy, self._executables, arguments, self._commands, self._confined)
-        self._background = BackgroundCommands(policy.max_output_bytes, policy.limits.max_in_flight)
-        self._closing = ProcessLock()
-        self._closed = False
-        self._holdings = Holdings(self._workspace, self._executables, self._recorder, self._confined, self._background)
-        self._left_open = weakref.finalize(self, self._holdings.left_open)
-        self._left_open.atexit = False  # the launcher ends with the process
 
     # Requests
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from fable_exec.outcome import EndedBy, Outcome
 from fable_exec.runner.command import Command, Executable, Pins
+from fable_exec.runner.events import Event, Exited, Output
 from fable_exec.runner.identity import WorkspaceIdentity
 from fable_exec.runner.launchers import Launchers
 from fable_exec.runner.runner import Runner
-from fable_exec.runner.running import AsyncRunningCommand, Event, Exited, Output, RunningCommand
+from fable_exec.runner.running import AsyncRunningCommand, RunningCommand
 
 __all__ = [
     "AsyncRunningCommand",

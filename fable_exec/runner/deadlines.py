@@ -32,7 +32,7 @@ class Deadlines:
         return self._exited_at is not None
 
     @property
-    def end_is_due(self) -> bool:
+    def end_was_asked_for(self) -> bool:
         """Whether the end was asked for."""
         return self._give_up_at is not None
 

@@ -139,7 +139,7 @@ class Exchange:
         now = time.monotonic()
         if now < self.due_at():
             return
-        if self._deadlines.end_is_due:
+        if self._deadlines.end_was_asked_for:
             self._finish(contained=self._waiting_to_send >= 0)  # what was never sent never ran
         else:
             self.request_end(self._deadlines.reason(now))
@@ -149,7 +149,7 @@ class Exchange:
         with self._channel_guard:
             if self._ending.wanted is None:
                 self._ending.wanted = reason
-            if not self._deadlines.end_is_due and self._channel is not None:
+            if not self._deadlines.end_was_asked_for and self._channel is not None:
                 self._deadlines.note_end()
                 self._say_end()
 

@@ -113,7 +113,7 @@ class Runner:
             exchange = self._try_to_begin(command, watcher, sink, self._launchers.get(self.plan))
             if exchange is not None:
                 return exchange
-        raise BrokerGone("the launcher is gone, and so is the one that was started in its place")
+        raise _both_gone()
 
     async def _begin_async(self, command: Command, watcher: Watcher, sink: Sink | None) -> Exchange:
         import asyncio
@@ -125,7 +125,7 @@ class Runner:
             exchange = self._try_to_begin(command, watcher, sink, control)
             if exchange is not None:
                 return exchange
-        raise BrokerGone("the launcher is gone, and so is the one that was started in its place")
+        raise _both_gone()
 
     def _try_to_begin(self, command: Command, watcher: Watcher, sink: Sink | None, control: Control) -> Exchange | None:
         """The command under way; None when the launcher was killed since its last use: it cannot have taken the request."""
@@ -137,3 +137,7 @@ class Runner:
             self._launchers.lost(self.plan, control)
             return None
         return exchange
+
+
+def _both_gone() -> BrokerGone:
+    return BrokerGone("the launcher is gone, and so is the one that was started in its place")
