@@ -5,26 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fable_exec import BrokerClient, Conflict, ExecutionBroker
-from fable_exec.testing.leaks import nothing_left
 from tests.doors import DOORS, opened, policy_for
+from tests.leaving import nothing_is_left  # noqa: F401  # a fixture that every test here gets
 
 pytestmark = [
     pytest.mark.requires_ability("confinement"),
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning"),  # that is the situation here
 ]
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left() -> Iterator[None]:
-    with nothing_left():
-        yield
 
 
 def in_a_child(act: Callable[[], object]) -> str:

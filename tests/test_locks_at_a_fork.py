@@ -17,8 +17,8 @@ import pytest
 from fable_exec import AsyncBrokerClient, BrokerClient, Conflict, ExecutionBroker
 from fable_exec._sys.forks import ProcessLock
 from fable_exec.server import session
-from fable_exec.testing.leaks import nothing_left
 from tests.doors import TOKEN, policy_for
+from tests.leaving import nothing_is_left  # noqa: F401  # a fixture that every test here gets
 from tests.test_forked_hosts import in_a_child
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # that is the situation here
@@ -73,12 +73,6 @@ def test_of_every_lock_it_is_known_what_a_forked_child_does() -> None:
             assigned = _ASSIGNED.findall(file.read_text())
             found |= {f"{file.relative_to(package)} {name}" for name, made in assigned if _LOCK.search(made)}
     assert found == set(EVERY_LOCK)
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left() -> Iterator[None]:
-    with nothing_left():
-        yield
 
 
 @contextmanager

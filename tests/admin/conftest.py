@@ -9,14 +9,8 @@ from pathlib import Path
 import pytest
 
 from fable_exec import ExecutionBroker
-from fable_exec.testing.leaks import nothing_left
 from tests.doors import policy_for
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left() -> Iterator[None]:
-    with nothing_left():
-        yield
+from tests.leaving import nothing_is_left  # noqa: F401  # a fixture that every test here gets
 
 
 @pytest.fixture

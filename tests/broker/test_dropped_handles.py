@@ -9,7 +9,6 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +20,11 @@ from fable_exec.broker import dropped
 from fable_exec.testing.leaks import open_descriptors
 from tests import hosts
 from tests.doors import TOKEN, opened, policy_for
+from tests.waiting import until
 
 pytestmark = pytest.mark.requires_ability("confinement")
 
 UNCLOSED = "unclosed command"
-
-
-def until(met: Callable[[], bool]) -> bool:
-    give_up_at = time.monotonic() + 30
-    while not met() and time.monotonic() < give_up_at:
-        time.sleep(0.01)
-    return met()
 
 
 def descriptors_of(pid: int) -> int:
@@ -48,8 +41,8 @@ def test_a_dropped_handle_gives_back_its_descriptors_at_once(
     seconds = f"1.6{uuid.uuid4().int % 10**9}" if over else hosts.unique_sleep()
     for _ in range(3):
         handle = broker.start_command(["sleep", seconds])
-        assert until(lambda: bool(hosts.alive_with(seconds)))
-        assert until(lambda: not over or not hosts.alive_with(seconds))
+        until(lambda: bool(hosts.alive_with(seconds)))
+        until(lambda: not over or not hosts.alive_with(seconds))
         with pytest.warns(ResourceWarning, match=UNCLOSED):
             del handle
         assert set(open_descriptors()) == before
@@ -151,7 +144,7 @@ def test_a_collector_in_the_midst_of_what_a_lock_guards_leaves_it_to_the_next_re
     with pytest.warns(ResourceWarning, match=UNCLOSED), broker._closing:
         held.clear()
     assert set(open_descriptors()) == before
-    assert until(lambda: bool(broker.probe()) and len(open_descriptors()) == len(before) - 3)
+    until(lambda: bool(broker.probe()) and len(open_descriptors()) == len(before) - 3)
 
 
 def test_garbage_collected_in_the_midst_of_anything_locks_nothing_up(workspace: Path, tmp_path: Path) -> None:
@@ -204,14 +197,14 @@ def test_a_clients_handle_ends_its_command_too(workspace: Path, kind: str) -> No
     seconds = hosts.unique_sleep()
     with opened(kind, policy_for(workspace), unlocked=True) as door:
         handle = door.start_command(["sleep", seconds])
-        assert until(lambda: bool(hosts.alive_with(seconds)))
+        until(lambda: bool(hosts.alive_with(seconds)))
         before = descriptors_of(door.inner.pid)
         with pytest.warns(ResourceWarning, match=UNCLOSED):
             del handle
         if kind == "asyncio_spawned":
             door.probe()  # its loop runs only while it is asked something
-        assert until(lambda: not hosts.alive_with(seconds))
-        assert until(lambda: descriptors_of(door.inner.pid) < before)
+        until(lambda: not hosts.alive_with(seconds))
+        until(lambda: descriptors_of(door.inner.pid) < before)
         assert door.execute_command(["true"]).success
 
 

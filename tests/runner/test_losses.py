@@ -9,8 +9,6 @@ import random
 import select
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,19 +16,7 @@ import pytest
 from fable_exec.runner import EndedBy, Outcome, Runner
 from tests import hosts
 from tests.commands import ending, shell
-
-LONG_SECONDS = 30.0
-"""For what must come at all, on a busy machine too."""
-
-
-def until(condition: Callable[[], bool], seconds: float = LONG_SECONDS) -> bool:
-    """Whether `condition` came true within `seconds`; waits for nothing else, so it looks again and again."""
-    give_up_at = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > give_up_at:
-            return False
-        select.select([], [], [], 0.005)
-    return True
+from tests.waiting import LONG_SECONDS, until
 
 
 def _zygote(runner: Runner) -> int:
@@ -60,7 +46,7 @@ def test_the_caller_is_told_at_once_and_the_next_call_works(runner: Runner, mode
     marker = hosts.unique_sleep()
     with runner.start(shell(f"(setsid sleep {marker} &); echo go; sleep {marker}", timeout_seconds=60)) as running:
         running.next_event(LONG_SECONDS)
-        assert until(lambda: len(hosts.alive_with(marker)) >= 2)
+        until(lambda: len(hosts.alive_with(marker)) >= 2)
         victims = parts(runner, marker)[victim]
         for pid in victims:
             with contextlib.suppress(ProcessLookupError):  # the end of the one before may have taken it along
@@ -69,8 +55,8 @@ def test_the_caller_is_told_at_once_and_the_next_call_works(runner: Runner, mode
         assert outcome is not None
     assert (outcome.ended_by, outcome.exit_code, outcome.stdout.raw) == (EndedBy.BROKER_LOST, None, b"go\n")
     assert any("not proved" in each.reason for each in outcome.applied)
-    assert until(lambda: not hosts.alive_with(marker)), hosts.alive_with(marker)
-    assert until(lambda: ending(runner.run(shell("exit 4"))) == ("exited", 4, None))
+    until(lambda: not hosts.alive_with(marker))
+    until(lambda: ending(runner.run(shell("exit 4"))) == ("exited", 4, None))
 
 
 def test_a_lost_launcher_takes_only_its_own_commands_along(runner: Runner, mode: str) -> None:
@@ -79,13 +65,13 @@ def test_a_lost_launcher_takes_only_its_own_commands_along(runner: Runner, mode:
         pytest.skip("all commands of a plan share one launcher there")
     with runner.start(shell(f"echo go; sleep {marker}")) as first, runner.start(shell("sleep 1; exit 8")) as second:
         first.next_event(LONG_SECONDS)
-        assert until(lambda: bool(hosts.alive_with(marker)))
+        until(lambda: bool(hosts.alive_with(marker)))
         for pid in parts(runner, marker)["launcher"]:
             os.kill(pid, signal.SIGKILL)
         lost, kept = first.wait(), second.wait()
     assert isinstance(lost, Outcome) and isinstance(kept, Outcome)
     assert (lost.ended_by, ending(kept)) == (EndedBy.BROKER_LOST, ("exited", 8, None))
-    assert until(lambda: not hosts.alive_with(marker))
+    until(lambda: not hosts.alive_with(marker))
 
 
 def test_a_plain_command_that_stops_or_kills_its_own_launcher_gains_nothing(runner: Runner, mode: str) -> None:
@@ -95,8 +81,8 @@ def test_a_plain_command_that_stops_or_kills_its_own_launcher_gains_nothing(runn
         marker = hosts.unique_sleep()
         outcome = runner.run(shell(f"(setsid sleep {marker} &); kill -{number} $PPID; exec sleep {marker}", timeout_seconds=30))
         assert outcome.ended_by is EndedBy.BROKER_LOST
-        assert until(lambda marker=marker: not hosts.alive_with(marker))
-        assert until(lambda: ending(runner.run(shell("exit 4"))) == ("exited", 4, None))
+        until(lambda marker=marker: not hosts.alive_with(marker))
+        until(lambda: ending(runner.run(shell("exit 4"))) == ("exited", 4, None))
 
 
 def test_an_idle_slot_that_was_killed_is_not_used(runner: Runner, mode: str) -> None:
@@ -110,7 +96,7 @@ def test_an_idle_slot_that_was_killed_is_not_used(runner: Runner, mode: str) -> 
     for pid in inits:
         with contextlib.suppress(ProcessLookupError):  # the launcher is among them, and takes the rest along
             os.kill(pid, signal.SIGKILL)
-    assert until(lambda: ending(runner.run(shell("exit 4"))) == ("exited", 4, None))
+    until(lambda: ending(runner.run(shell("exit 4"))) == ("exited", 4, None))
 
 
 _HOST = """
@@ -142,8 +128,8 @@ def kill_a_host(workspace: Path, mode: str, delay: float, *more: str) -> None:
         below = hosts.tree_of(zygote)
         process.kill()
         process.wait()
-        assert until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in [zygote, *below])), "the launcher program lives"
-        assert until(lambda: not hosts.alive_with(f"sleep\0{marker}")), "commands live"
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in [zygote, *below]))
+        until(lambda: not hosts.alive_with(f"sleep\0{marker}"))
         assert not Path(private).exists()
     finally:
         process.kill()

@@ -2,14 +2,4 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
-from fable_exec.testing.leaks import nothing_left
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left() -> Iterator[None]:
-    with nothing_left():
-        yield
+from tests.leaving import nothing_is_left  # noqa: F401  # a fixture that every test here gets
