@@ -37,14 +37,14 @@ def test_blocking_and_asyncio_calls_have_the_same_arguments_and_defaults() -> No
 )
 def test_the_doors_differ_only_in_how_they_perform(blocking: type[Any], asynchronous: type[Any]) -> None:
     ours, theirs = calls_of(blocking), calls_of(asynchronous)
-    own = {"begin_command", "operation", "start"}
+    own = {"begin_command", "operation", "refuse_closed", "start"}
     assert {name: ours[name] for name in ours if name not in own} == {name: theirs[name] for name in theirs if name not in own}
     assert ADMIN | {"close", "perform"} <= ours.keys()
 
 
 def test_processes_of_this_and_of_another_kind_offer_the_same_but_for_explain() -> None:
     here, there = calls_of(ExecutionBroker), calls_of(BrokerClient)
-    assert {name for name in here if name not in there} == {"begin_command", "operation", "explain"}
+    assert {name for name in here if name not in there} == {"begin_command", "operation", "refuse_closed", "explain"}
     assert {name: there[name] for name in there} == {name: here[name] for name in there}
 
 
