@@ -71,11 +71,12 @@ def test_links_that_lead_through_links_hold_up_nobody(mode: str, bound_seconds: 
     assert found.seconds < bound_seconds
 
 
+# Fewer than half of the forty links that the kernel follows: where it has to begin a walk anew it goes on counting, and says ELOOP.
 DEEP = """
 import contextlib, os
 os.makedirs("/tmp/maze/x"); os.mkdir("/tmp/maze/y"); os.chdir("/tmp/maze")
-for number in range(38):
-    os.symlink("y/../" * 780 + (f"l{number + 1}" if number < 37 else "x"), f"l{number}")
+for number in range(19):
+    os.symlink("y/../" * 780 + (f"l{number + 1}" if number < 18 else "x"), f"l{number}")
 print("begins", flush=True)
 with contextlib.suppress(OSError): os.mkdir("/tmp/maze/l0/" + "z/" * 2000)
 """
