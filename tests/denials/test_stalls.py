@@ -71,7 +71,7 @@ def test_links_that_lead_through_links_hold_up_nobody(mode: str, bound_seconds: 
     assert found.seconds < bound_seconds
 
 
-# Fewer than half of the forty links that the kernel follows: where it has to begin a walk anew it goes on counting, and says ELOOP.
+# Fewer than half of the forty links that the kernel follows: where it has to begin a walk anew it goes on counting (ELOOP).
 DEEP = """
 import contextlib, os
 os.makedirs("/tmp/maze/x"); os.mkdir("/tmp/maze/y"); os.chdir("/tmp/maze")
