@@ -57,16 +57,20 @@ def system_secrets() -> tuple[str, ...]:
 
 
 def _closed_to_others(directory: str) -> Iterator[str]:
+    entries: list[os.DirEntry[str]] = []
     with suppress(OSError), os.scandir(directory) as listing:
-        for entry in listing:
-            if entry.is_symlink() or entry.path in _FOR_EVERYBODY:
-                continue
+        entries = [entry for entry in listing if not entry.is_symlink() and entry.path not in _FOR_EVERYBODY]
+    for entry in entries:
+        try:
             mode = entry.stat(follow_symlinks=False).st_mode
-            is_directory = stat.S_ISDIR(mode)
-            if is_directory and (mode & stat.S_IXOTH or any(path.startswith(f"{entry.path}/") for path in _FOR_EVERYBODY)):
-                yield from _closed_to_others(entry.path)
-            elif is_directory or not mode & stat.S_IROTH:
-                yield entry.path
+        except OSError:
+            yield entry.path  # what one cannot look at hides nothing that stands beside it
+            continue
+        is_directory = stat.S_ISDIR(mode)
+        if is_directory and (mode & stat.S_IXOTH or any(path.startswith(f"{entry.path}/") for path in _FOR_EVERYBODY)):
+            yield from _closed_to_others(entry.path)
+        elif is_directory or not mode & stat.S_IROTH:
+            yield entry.path
 
 
 def _needs(executable: Executable) -> Iterator[str]:
