@@ -18,7 +18,7 @@ from benchmarks.run import NAMES, _renewed
 
 PROJECT = Path(__file__).resolve().parents[2]
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="measures system calls of Linux")
-DIFFERENCES = ("import.", "pins.", "supervision.idle")
+DIFFERENCES = ("import.", "pins.", "assurance.look_up", "supervision.idle")
 """Of these figures: noise may make them anything, and who is idle may use nothing."""
 
 
