@@ -20,6 +20,8 @@ if __package__ in (None, ""):
 from tools.environment import PROJECT, ensure
 
 DIRECTORY = PROJECT / ".venv-adapters"
+ASYNCIO = ["asyncio_mode=auto", "asyncio_default_fixture_loop_scope=function"]
+"""What the suite of langchain-tests asks of pytest-asyncio, which it brings. Elsewhere pytest refuses these options."""
 TESTS = PROJECT / "tests" / "adapters"
 
 
@@ -47,6 +49,12 @@ def files_of(names: Sequence[str]) -> list[str]:
     return sorted(str(path) for name in names for path in TESTS.glob(f"test_{name.replace('-', '_')}*.py"))
 
 
+def options_of(python: Path) -> list[str]:
+    """What pytest is told there besides what the project says."""
+    has_asyncio = subprocess.run([str(python), "-c", "import pytest_asyncio"], stderr=subprocess.DEVNULL).returncode == 0
+    return [f"--override-ini={option}" for option in ASYNCIO if has_asyncio]
+
+
 def main(arguments: Sequence[str]) -> int:
     """`[NAME...] [-- ARGUMENTS OF PYTEST]`; returns the exit status."""
     at = list(arguments).index("--") if "--" in arguments else len(arguments)
@@ -58,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     python, missing = installed(names or known, list(project["dependency-groups"]))
     places = files_of(names) if names else [str(TESTS)]
-    status = subprocess.run([str(python), "-m", "pytest", *places, *rest], cwd=PROJECT).returncode
+    status = subprocess.run([str(python), "-m", "pytest", *options_of(python), *places, *rest], cwd=PROJECT).returncode
     print(f"adapters tried: {', '.join(names or known)}; not to be had here: {', '.join(missing) or 'nothing'}", file=sys.stderr)
     return status
 
