@@ -207,7 +207,8 @@ def loki_manifest(rows: Mapping[str, str], engine_directory: str | None) -> byte
     """The manifest of all rows, by path; sorted by code points."""
     at_top = json.dumps(loki_excluded(engine_directory), separators=(",", ":"))
     anywhere = json.dumps(LOKI_EXCLUDED, separators=(",", ":"))
-    entries = ",".join([rows[path] for path in sorted(rows)]).encode("ascii")
-    head = b'{"entries":['
     rules = f'"excluded_walk_directories":{anywhere},"filesystem_walk_excluded_top_level_directories":{at_top},"version":3'
-    return b"".join((head, entries, b"],", rules.encode("ascii"), b"}"))
+    entries = [rows[path] for path in sorted(rows)] or [""]
+    entries[0] = '{"entries":[' + entries[0]  # around all of it would be one more copy
+    entries[-1] += f"],{rules}}}"
+    return ",".join(entries).encode("ascii")

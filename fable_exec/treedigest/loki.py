@@ -68,7 +68,7 @@ def _manifest(scanner: Scanner, engine_directory: str | None, known: dict[tuple[
     rows = _walked(scanner, worktree.gitlinks, dropped, frozenset(loki_excluded(engine_directory)))
     for path in _not_dropped(worktree.gitlinks, dropped):
         rows[path] = _gitlink_row(scanner, worktree, path, engine_directory, known, nested)
-    missing = set(worktree.tracked).difference(rows)
+    missing = {path for path in worktree.tracked if path not in rows}
     rows.update(_looked_up(scanner, _not_dropped(missing, dropped)))
     return loki_manifest(rows, engine_directory)
 
@@ -127,9 +127,8 @@ def _walked(
             continue
         prefix = "".join(f"{name}/" for name in components)
         rows.update(zip([prefix + name for name in scanned.names], scanned.lines(), strict=True))
-        waiting += [
-            (*components, name) for name in scanned.directories if name not in left_out and prefix + name not in gitlinks
-        ]  # fmt: skip
+        entered = [name for name in scanned.directories if name not in left_out and prefix + name not in gitlinks]
+        waiting += [(*components, name) for name in reversed(entered)]  # the first is next: rows are all but sorted in the end
     return rows
 
 
