@@ -12,6 +12,7 @@ HOST_PYTHON := $(shell for p in $(CANDIDATES); do "$$p" -c '$(USABLE)' 2>/dev/nu
 VENV := .venv
 BIN := $(VENV)/bin
 VENV_TOOL = $(if $(HOST_PYTHON),$(HOST_PYTHON) tools/environment.py $(VENV),@echo "no Python 3.11+ with venv and ensurepip found; set PYTHON=" >&2; exit 1;)
+TEST_WITH = $(if $(HOST_PYTHON),$(HOST_PYTHON) tools/test_with.py,echo "no Python 3.11+ found; set PYTHON=" >&2; exit 1;)
 PYTEST := $(BIN)/python -m pytest
 
 # The suite starts this library some thousand times: without compiled files of it each start would compile it anew.
@@ -20,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # "auto" makes a skipped kernel test a failure where the kernel should be able to run it (tests/abilities.py).
 export FABLE_EXEC_REQUIRE_ABILITIES ?= auto
 
-.PHONY: help demo test test-as-root test-as-user test-all test-adapters without-landlock lint types bench escapes leaks fuzz deep docs env env-lint env-docs clean
+.PHONY: help demo test test-as-root test-as-user test-all test-adapters test-verifiers without-landlock lint types bench escapes leaks fuzz deep docs env env-lint env-docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -50,7 +51,10 @@ test-all: ## the suite on every interpreter from 3.11 up that is found
 	@$(HOST_PYTHON) tools/test_all.py $(PYTEST_ARGS)
 
 test-adapters: ## the adapters against the frameworks that can be installed here; the others are named
-	@$(if $(HOST_PYTHON),$(HOST_PYTHON) tools/test_adapters.py $(ADAPTERS_ARGS),@echo "no Python 3.11+ found; set PYTHON=" >&2; exit 1)
+	@$(TEST_WITH) adapters $(ADAPTERS_ARGS)
+
+test-verifiers: ## attestations and the model checker beside what others wrote for the same, as far as that can be installed here
+	@$(TEST_WITH) verifiers $(VERIFIERS_ARGS)
 
 without-landlock: env ## the suite as on a kernel without Landlock: what needs it is skipped and says so
 	$(BIN)/python tools/without_landlock.py -- $(PYTEST) -n auto $(PYTEST_ARGS)
@@ -85,4 +89,4 @@ docs: env-docs ## the manual, warnings are errors, into docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 clean: ## everything that the other targets made
-	rm -rf $(VENV) .venvs .venv-adapters benchmarks/.venv-peer benchmarks/.venv-leaks build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venvs .venv-adapters .venv-verifiers benchmarks/.venv-peer benchmarks/.venv-leaks build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

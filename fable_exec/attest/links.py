@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
 
 from fable_exec.attest.attesting import Signer, sign
 from fable_exec.attest.envelopes import Envelope
@@ -15,7 +19,10 @@ from fable_exec.treedigest.values import Entry, EntryKind, Profile
 __all__ = ["link", "link_file_name"]
 
 _MOST_LINKS = 40
-"""As many symbolic links are followed one after the other, as Linux does."""
+"""As many symbolic links are followed in one name, as Linux does."""
+
+_MOST_CHARACTERS_BY_LINKS = 64 * 1024 * 1024
+"""Of all names together that lead through links: two links to the directory that they lie in would make 2^40 of them."""
 
 
 def link(
@@ -30,7 +37,8 @@ def link(
         exit_code: of the run.
 
     Raises:
-        InvalidRequest: the name of a file is no UTF-8, which a Link cannot hold, or the step has none or one with a slash.
+        InvalidRequest: the name of a file is no UTF-8, which a Link cannot hold, or the step has none or one with a slash; or
+            names through links to directories have more than 67 108 864 characters together.
     """
     if not step or "/" in step:
         raise InvalidRequest(f"the name of a step is the beginning of a file's name, not {step!a:.80}")
@@ -56,19 +64,51 @@ def link_file_name(step: str, envelope: Envelope) -> str:
 
 
 def _artifacts(manifest: Manifest) -> dict[str, dict[str, str]]:
-    """The digests of all files, as in-toto records them: a link to a file counts as that file, one to nothing is left out."""
+    """The digests of all files under every name that in-toto records them by, which follows links, to directories also."""
     if manifest.profile is not Profile.TREE:
         raise InvalidRequest("a Link is made of manifests of the profile tree")
     entries = {entry.path: entry for entry in manifest.entries}
-    found = {}
-    for path, entry in entries.items():
-        behind = entry if entry.kind is not EntryKind.SYMLINK else _behind(path, entries)
-        if behind is not None and behind.kind is EntryKind.FILE:
-            found[path] = {"sha256": behind.content}
-    return found
+    return {name: {"sha256": entries[path].content} for name, path in sorted(_files(entries))}
 
 
-def _behind(path: str, entries: Mapping[str, Entry]) -> Entry | None:
+def _files(entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
+    """Every name of a file, and the path of its entry."""
+    inside, behind = _children(entries), functools.cache(functools.partial(_behind, entries))
+    waiting, characters = [("", "", 0)], 0
+    while waiting:
+        above, directory, followed = waiting.pop()
+        for path in inside.get(directory, ()):
+            name = f"{above}{path.rpartition('/')[2]}"
+            characters += len(name) if followed else 0
+            if characters > _MOST_CHARACTERS_BY_LINKS:
+                raise InvalidRequest(f"names through links to directories have more than {_MOST_CHARACTERS_BY_LINKS} characters")
+            reached = behind(path) if entries[path].kind is EntryKind.SYMLINK else _Reached(path, 0)
+            if reached is None or followed + reached.followed > _MOST_LINKS:
+                continue
+            if entries[reached.path].kind is EntryKind.FILE:
+                yield name, reached.path
+            elif entries[reached.path].kind is EntryKind.DIRECTORY:
+                waiting.append((f"{name}/", reached.path, followed + reached.followed))
+
+
+def _children(entries: Mapping[str, Entry]) -> Mapping[str, list[str]]:
+    """The paths in each directory."""
+    inside: defaultdict[str, list[str]] = defaultdict(list)
+    for path in entries:
+        if path:
+            inside[path.rpartition("/")[0]].append(path)
+    return inside
+
+
+@attrs.frozen
+class _Reached:
+    """Where a path leads, and after how many links."""
+
+    path: str
+    followed: int
+
+
+def _behind(entries: Mapping[str, Entry], path: str) -> _Reached | None:
     """What the kernel would find at `path` within the tree; None for what is not there or leads out of it."""
     here: list[str] = []
     parts, followed = path.split("/")[::-1], 0
@@ -93,4 +133,4 @@ def _behind(path: str, entries: Mapping[str, Entry]) -> Entry | None:
                 return None
             here.pop()
             parts += entry.content.split("/")[::-1]
-    return entries.get("/".join(here))
+    return _Reached("/".join(here), followed) if "/".join(here) in entries else None

@@ -1,4 +1,4 @@
-"""The checker beside a public one, pyModelChecking, on random structures and formulas (`pip install --group ctl`)."""
+"""The checker beside a public one, pyModelChecking, on random structures and formulas (`make test-verifiers`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from fable_exec.assurance import kripke as k
 from fable_exec.assurance.kripke.formulas import parts_of
 from tests.assurance.structures import FORMULAS, few, structures
 
-pytestmark = pytest.mark.requires_ability("pymodelchecking")
+pytestmark = [
+    pytest.mark.requires_ability("pymodelchecking"),
+    pytest.mark.filterwarnings("ignore:module 'sre_:DeprecationWarning"),  # what its parser imports
+]
 
 THEIR_NAMES = {k.Not: "Not", k.And: "And", k.Or: "Or", k.Implies: "Imply"}
 

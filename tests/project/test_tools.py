@@ -9,11 +9,13 @@ import tomllib
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests import abilities
 from tests.boxes import Finished
-from tools import test_adapters, test_all
+from tools import test_all, test_with
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAM = str(PROJECT / "tools" / "as_ordinary_user.py")
@@ -81,12 +83,36 @@ def test_the_running_interpreters_version_is_among_those_found() -> None:
 
 
 def test_the_adapters_that_are_tried_are_the_extras_that_have_a_module() -> None:
-    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
-    assert "mcp" in test_adapters.adapters(project) and "cli" not in test_adapters.adapters(project)
-    for name in test_adapters.adapters(project):
-        assert test_adapters.files_of([name]), name
+    found = test_with.adapters(_project())
+    assert "mcp" in found and "cli" not in found
+    assert found["deepagents"].groups == ["suite-deepagents"]
+    assert all(each.files for each in found.values())
 
 
-def test_an_adapter_that_is_none_is_refused_before_anything_is_installed(capfd: pytest.CaptureFixture[str]) -> None:
-    assert test_adapters.main(["mcp", "no-such", "--", "-q"]) == 2
-    assert "there is no adapter no-such; there are " in capfd.readouterr().err
+def test_every_verifier_has_tests_that_are_skipped_without_it() -> None:
+    found = test_with.verifiers(_project())
+    assert PROJECT / "tests" / "attest" / "test_verifiers.py" in found["sigstore"].files
+    for name, each in found.items():
+        assert each.files, name
+        assert name.replace("-", "_") in abilities.SITUATION
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "say what to try: adapters or verifiers"),
+        (["mcp"], "say what to try: adapters or verifiers"),
+        (["--", "adapters"], "say what to try: adapters or verifiers"),
+        (["adapters", "mcp", "no-such", "--", "-q"], "there is none of adapters called no-such; there are mcp"),
+        (["verifiers", "mcp"], "there is none of verifiers called mcp; there are in-toto"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused_before_anything_is_installed(
+    arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert test_with.main(arguments) == 2
+    assert said in capfd.readouterr().err
+
+
+def _project() -> dict[str, Any]:
+    return tomllib.loads((PROJECT / "pyproject.toml").read_text())
