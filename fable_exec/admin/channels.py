@@ -59,14 +59,17 @@ def open_channels(
     workspace = broker.policy.workspace
     with ExitStack() as stack:
         channels: list[AdminChannel] = []
+
+        def opened(channel: AdminChannel) -> None:
+            stack.callback(channel.close)  # at once: the next one may be refused
+            channels.append(channel)
+
         if descriptor is not None:
-            channels.append(DescriptorChannel(descriptor, control))
+            opened(DescriptorChannel(descriptor, control))
         if file is not None:
-            channels.append(CommandFileChannel(file, control, workspace))
+            opened(CommandFileChannel(file, control, workspace))
         if socket is not None:
-            channels.append(SocketChannel(socket, control, workspace))
-        for channel in channels:
-            stack.callback(channel.close)
+            opened(SocketChannel(socket, control, workspace))
         if channels:
             stack.enter_context(_listening(channels))
         yield

@@ -10,28 +10,24 @@ import socket
 import stat
 from collections.abc import Iterable
 
+from fable_exec._sys.given import fault_of_input
 from fable_exec.admin.control import MAX_LINE_BYTES, AdminControl, complain, encode, no_channel
 from fable_exec.frames import END, NEED_DATA, FrameReader, Oversized
 
 __all__ = ["DescriptorChannel"]
 
 _READ_BYTES = 1 << 16
-_STANDARD_DESCRIPTORS = 3
 
 
 class DescriptorChannel:
-    """Owns the descriptor from now on. Raises PolicyError when it is none, or one of the model's."""
+    """Owns the descriptor from now on. Raises PolicyError when it is none to read from, or one of the model's."""
 
     def __init__(self, descriptor: int, control: AdminControl) -> None:
-        if descriptor < _STANDARD_DESCRIPTORS:
-            raise no_channel(f"the admin's descriptor may not be {descriptor}: that is the model's; give another")
-        try:
-            mode = os.fstat(descriptor).st_mode
-            os.set_inheritable(descriptor, False)
-        except OSError as error:
-            raise no_channel(f"the admin's descriptor {descriptor} is not open; give one that the server inherits") from error
+        if fault := fault_of_input(descriptor):
+            raise no_channel(f"the admin's descriptor {descriptor} {fault}")
+        os.set_inheritable(descriptor, False)
         self._descriptor = descriptor
-        self._socket = socket.socket(fileno=os.dup(descriptor)) if stat.S_ISSOCK(mode) else None
+        self._socket = socket.socket(fileno=os.dup(descriptor)) if stat.S_ISSOCK(os.fstat(descriptor).st_mode) else None
         self._control = control
         self._reader = FrameReader(MAX_LINE_BYTES)
         self._ended = False

@@ -15,7 +15,7 @@ import attrs
 from fable_exec.decision import words_for_a_shell
 from fable_exec.errors import ExecutableDenied, LaunchFailed, PolicyError
 from fable_exec.executables import passed_over, trusted_path
-from fable_exec.policy import BrokerPolicy, Confinement, parse_json, read_document, to_mapping
+from fable_exec.policy import BrokerPolicy, Confinement, read_document, read_json
 
 __all__ = ["UNLOCK_TOKEN", "RunRules", "check_is_there", "givers", "run_policy"]
 
@@ -67,8 +67,8 @@ def _given_document(rules: RunRules) -> dict[str, Any] | None:
         return None
     text = os.environ.pop(rules.variable, None)  # whatever a policy inherits from us, the command does not get it
     if text is None:
-        raise PolicyError.of([("--policy-env", f"the variable {rules.variable} is not set")])
-    return to_mapping(parse_json(text))
+        raise PolicyError.of([("--policy-env", f"the variable {rules.variable:.100} is not set")])
+    return read_json(text)
 
 
 def check_is_there(policy: BrokerPolicy, program: str) -> None:

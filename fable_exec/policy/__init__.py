@@ -9,7 +9,7 @@ from fable_exec.policy.arguments import ArgumentPolicy
 from fable_exec.policy.assurance import AssurancePolicy
 from fable_exec.policy.canonical import dump_json, dump_toml, to_mapping
 from fable_exec.policy.confinement import PROTECTIONS, Confinement, Protections
-from fable_exec.policy.document import load_policy, parse_json, parse_toml, read_document
+from fable_exec.policy.document import load_policy, parse_json, parse_toml, read_document, read_json
 from fable_exec.policy.names import INJECTION_NAMES, INJECTION_PREFIXES, is_environment_name, is_injection_name
 from fable_exec.policy.narrowing import merge
 from fable_exec.policy.schema import json_schema, json_schema_text
@@ -39,5 +39,6 @@ __all__ = [
     "parse_json",
     "parse_toml",
     "read_document",
+    "read_json",
     "to_mapping",
 ]

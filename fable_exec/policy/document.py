@@ -31,6 +31,7 @@ __all__ = [
     "policy_from_mapping",
     "read_document",
     "read_file",
+    "read_json",
     "read_text",
 ]
 
@@ -67,6 +68,11 @@ def read_document(path: str | Path) -> dict[str, Any]:
     if parse is None:
         raise PolicyError.of([("", f"a policy file ends with .toml or .json, not {shown(Path(path).name)}")])
     return _members_of(parse(text))
+
+
+def read_json(text: str) -> dict[str, Any]:
+    """The same of a JSON document. Raises PolicyError."""
+    return _members_of(_json(text))
 
 
 def load_toml(path: str | Path) -> BrokerPolicy:

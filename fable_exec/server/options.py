@@ -1,12 +1,14 @@
 """From flags, environment and policy file to what a server needs. Flags win over FABLE_EXEC_*, which wins over FABLE_BROKER_*.
 
-A policy file gives everything that flags and environment do not. Nothing is opened here but the files that are named.
+A policy file gives everything that flags and environment do not. Nothing is opened here but the files that are named, and before
+that the descriptors that were given are looked at: a number that is not open yet would soon be one of our own.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,10 +16,11 @@ from typing import Any
 
 import attrs
 
+from fable_exec._sys.given import fault_of_input, fault_of_process
 from fable_exec._sys.inherited import read_patiently
 from fable_exec.errors import PolicyError
 from fable_exec.interpreter import SETTING_PREFIXES
-from fable_exec.policy import BrokerPolicy, Confinement, parse_json, read_document, to_mapping
+from fable_exec.policy import BrokerPolicy, Confinement, read_document, read_json
 from fable_exec.policy.document import read_text
 
 __all__ = ["PROGRAM", "AdminOptions", "Options", "read_options"]
@@ -26,6 +29,7 @@ PROGRAM = "python -m fable_exec.server"
 
 _DESCRIPTION = "Serve one broker over JSON lines on standard input and output. Exits 2 when the policy is not valid."
 _MAX_DIGEST_FILE_BYTES = 4096
+_NUMBER = re.compile("-?[0-9]{1,18}", re.ASCII)
 
 
 @attrs.frozen(kw_only=True)
@@ -58,10 +62,11 @@ def read_options(
         program, description: how the user calls it, for help and complaints, and what it does.
 
     Raises:
-        PolicyError: with every fault of the policy, or of the settings.
+        PolicyError: with every fault of the policy, or of the settings. The descriptor of the policy is closed, others are not.
         SystemExit: the command line is not of its form (argparse has printed why), or asked for help.
     """
     flags = _parser(program, description).parse_args(arguments)
+    _take_given(flags)
     document, given_by = _completed(flags, environment)
     policy = BrokerPolicy.from_mapping(document, given_by=given_by)
     file = flags.admin_file or _setting(environment, "ADMIN_FILE")
@@ -80,19 +85,45 @@ def _parser(program: str, description: str) -> argparse.ArgumentParser:
     policy.add_argument("--workspace", metavar="DIRECTORY", help="the directory that requests work in")
     policy.add_argument("--allow", metavar="NAME", action="append", default=[], help="what may run; may be repeated")
     policy.add_argument("--allow-executable", dest="allow", action="append", help=argparse.SUPPRESS)  # its longer name
-    policy.add_argument("--max-output-bytes", metavar="N", type=int, help="cap of each output stream and of one read")
+    policy.add_argument("--max-output-bytes", metavar="N", type=_whole_number, help="cap of each output stream and of one read")
     policy.add_argument("--confinement", choices=("strict", "off"), help="what the kernel holds; the policy's, else strict")
     policy.add_argument("--policy", metavar="FILE", help="TOML or JSON; flags win over it")
-    policy.add_argument("--policy-fd", metavar="N", type=int, help="an inherited descriptor with the policy as JSON")
+    policy.add_argument("--policy-fd", metavar="N", type=_whole_number, help="an inherited descriptor with the policy as JSON")
     policy.add_argument("--audit-log", metavar="FILE", help="absolute path, outside the workspace")
     policy.add_argument("--write-token-digest", metavar="HEX", help="SHA-256 of the token that unlocks writes")
     policy.add_argument("--write-token-digest-file", metavar="FILE", help="a file that holds it")
-    parser.add_argument("--host-fd", metavar="N", type=int, help="an inherited descriptor of a process; end when that ends")
+    parser.add_argument(
+        "--host-fd", metavar="N", type=_whole_number, help="an inherited descriptor of a process; end when that ends"
+    )
     admin = parser.add_argument_group("admin's channels, never to be reachable by a model")
-    admin.add_argument("--admin-fd", metavar="N", type=int, help="an inherited descriptor")
+    admin.add_argument("--admin-fd", metavar="N", type=_whole_number, help="an inherited descriptor")
     admin.add_argument("--admin-file", metavar="FILE", help="a private command file outside the workspace")
     admin.add_argument("--admin-socket", metavar="ADDRESS", help="path of a Unix socket, or 127.0.0.1:PORT (0 chooses one)")
     return parser
+
+
+def _whole_number(text: str) -> int:
+    """int() takes other digits, blanks and underscores as well, and whoever answers it repeats any number of digits."""
+    if not _NUMBER.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"must be a whole number: {text!a:.50}")
+    return int(text)
+
+
+def _take_given(flags: argparse.Namespace) -> None:
+    """See that each descriptor is what it was given for, and keep it from our children. Raises PolicyError with every fault."""
+    given = {"--policy-fd": flags.policy_fd, "--admin-fd": flags.admin_fd, "--host-fd": flags.host_fd}
+    named = {flag: descriptor for flag, descriptor in given.items() if descriptor is not None}
+    faults = []
+    for flag, descriptor in named.items():
+        fault = fault_of_process(descriptor) if flag == "--host-fd" else fault_of_input(descriptor)
+        if fault is None and list(named.values()).count(descriptor) > 1:
+            fault = "is given twice"
+        if fault is not None:
+            faults.append((flag, f"descriptor {descriptor} {fault}"))
+    if faults:
+        raise PolicyError.of(faults, "invalid setting")
+    for descriptor in named.values():
+        os.set_inheritable(descriptor, False)
 
 
 def _completed(flags: argparse.Namespace, environment: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -125,7 +156,7 @@ def _document(flags: argparse.Namespace) -> dict[str, Any]:
     if flags.policy is not None:
         return read_document(flags.policy)
     if flags.policy_fd is not None:
-        return to_mapping(parse_json(_read_descriptor(flags.policy_fd)))
+        return read_json(_read_descriptor(flags.policy_fd))
     return {}
 
 

@@ -94,11 +94,22 @@ def test_an_admin_who_never_reads_his_answers_does_no_harm(broker: ExecutionBrok
         assert until(lambda: broker.writes_enabled)
 
 
-@pytest.mark.parametrize("descriptor", [-1, 0, 1, 2, 999])
+@pytest.mark.parametrize("descriptor", [-1, 0, 1, 2, 999, 2**31, 2**80])
 def test_a_descriptor_that_is_none_or_the_models_is_refused(broker: ExecutionBroker, descriptor: int) -> None:
     with pytest.raises(PolicyError):
         with listening(broker, descriptor=descriptor):
             pass
+
+
+def test_a_channel_that_is_refused_takes_those_before_it_with_it(broker: ExecutionBroker, place: Path) -> None:
+    ours, theirs = socket.socketpair()
+    given = theirs.detach()
+    with ours:
+        with pytest.raises(PolicyError), listening(broker, descriptor=given, file=broker.policy.workspace / "file"):
+            pass
+        assert ours.recv(1) == b""  # closed, with its copy
+    with pytest.raises(OSError):
+        os.fstat(given)
 
 
 @pytest.mark.requires_ability("confinement")

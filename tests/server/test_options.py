@@ -85,6 +85,41 @@ def test_one_bound_holds_for_a_policy_however_it_comes(workspace: Path, tmp_path
     assert (by_file, by_descriptor) == (f"{words}: '{file}'", words)
 
 
+def test_flags_complete_and_win_over_a_policy_by_a_descriptor(workspace: Path) -> None:
+    with tempfile.TemporaryFile() as file:
+        file.write(b'{"max_output_bytes": 7, "launch": "plain"}')
+        file.seek(0)
+        found = options(workspace, "--policy-fd", str(os.dup(file.fileno())), "--max-output-bytes", "8")
+    assert (found.policy.workspace, found.policy.max_output_bytes, found.policy.launch) == (workspace, 8, "plain")
+
+
+def test_each_descriptor_that_cannot_be_meant_is_told_by_its_flag(workspace: Path) -> None:
+    with tempfile.TemporaryFile() as file:
+        given = str(file.fileno())
+        with pytest.raises(PolicyError) as caught:
+            options(workspace, "--policy-fd=-1", "--admin-fd", "2147483648", "--host-fd", given)
+        assert str(caught.value) == (
+            "invalid setting: --policy-fd: descriptor -1 is no number that one has; "
+            "--admin-fd: descriptor 2147483648 is no number that one has; "
+            f"--host-fd: descriptor {given} is not that of a process"
+        )
+        with pytest.raises(PolicyError, match=f"--policy-fd: descriptor {given} is given twice; --admin-fd: .* is given twice"):
+            options(workspace, "--policy-fd", given, "--admin-fd", given)
+        os.set_inheritable(file.fileno(), True)
+        options(workspace, "--admin-fd", given)
+        assert not os.get_inheritable(file.fileno())
+
+
+@pytest.mark.parametrize("text", ["x", "", "1.0", " 5", "1_0", "+7", "\u0663", "9" * 5000])
+@pytest.mark.parametrize("flag", ["--policy-fd", "--admin-fd", "--host-fd", "--max-output-bytes"])
+def test_a_number_is_plain_digits(flag: str, text: str, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as caught:
+        read_options([f"{flag}={text}"], {})
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert caught.value.code == 2
+    assert last.startswith(f"python -m fable_exec.server: error: argument {flag}: must be a whole number: '") and len(last) < 200
+
+
 def _found_or_told(flags: list[str]) -> Options | str:
     try:
         return read_options(flags, {})
@@ -193,8 +228,10 @@ def test_a_command_line_that_is_not_of_its_form_is_status_two(flags: list[str], 
 
 
 def test_the_admins_places_come_from_flags_or_environment(workspace: Path) -> None:
-    found = options(workspace, "--admin-fd", "7", FABLE_BROKER_ADMIN_FILE="/old", FABLE_EXEC_ADMIN_SOCKET="127.0.0.1:0").admin
-    assert (found.descriptor, found.file, found.socket) == (7, Path("/old"), "127.0.0.1:0")
+    with tempfile.TemporaryFile() as given:
+        flags = ("--admin-fd", str(given.fileno()))
+        found = options(workspace, *flags, FABLE_BROKER_ADMIN_FILE="/old", FABLE_EXEC_ADMIN_SOCKET="127.0.0.1:0").admin
+        assert (found.descriptor, found.file, found.socket) == (given.fileno(), Path("/old"), "127.0.0.1:0")
     found = options(workspace, "--admin-file", "/flag", FABLE_EXEC_ADMIN_FILE="/new", FABLE_BROKER_ADMIN_FILE="/old").admin
     assert found.file == Path("/flag")
     assert options(workspace, FABLE_EXEC_ADMIN_FILE="/new", FABLE_BROKER_ADMIN_FILE="/old").admin.file == Path("/new")

@@ -463,11 +463,18 @@ def test_an_allow_list_that_means_nothing_here_is_status_two(workspace: Path) ->
         ([], "invalid policy: --workspace, or a --policy that names one: is required\n"),
         (
             ["--workspace", ".", "--allow", "true", "--admin-fd", "99"],
-            "no admin channel: the admin's descriptor 99 is not open",
+            "invalid setting: --admin-fd: descriptor 99 is not open\n",
         ),
-        (["--workspace", ".", "--allow", "true", "--admin-fd", "0"], "no admin channel: the admin's descriptor may not be 0: "),
+        (
+            ["--workspace", ".", "--allow", "true", "--admin-fd", "0"],
+            "invalid setting: --admin-fd: descriptor 0 is one of the standard descriptors; give another\n",
+        ),
         (["--workspace", ".", "--allow", "true", "--host-fd", "99"], "invalid setting: --host-fd: descriptor 99 is not open\n"),
-        (["--workspace", ".", "--policy-fd", "99"], "invalid policy: --policy-fd: descriptor 99 cannot be read: "),
+        (["--workspace", ".", "--policy-fd", "99"], "invalid setting: --policy-fd: descriptor 99 is not open\n"),
+        (
+            ["--workspace", ".", "--policy-fd", "2"],
+            "invalid setting: --policy-fd: descriptor 2 is one of the standard descriptors",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_setting_is_told_as_that(flags: list[str], told: str, workspace: Path) -> None:
@@ -481,6 +488,31 @@ def test_closed_standard_descriptors_are_not_given_to_files(workspace: Path) -> 
     argv = f"exec {sys.executable} -m fable_exec.server --workspace {workspace} --allow-executable true 2>&- <&-"
     done = subprocess.run(["bash", "-c", argv], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
+def test_a_bad_policy_is_status_two_also_where_nobody_can_be_told(closed: str) -> None:
+    argv = f"exec {sys.executable} -m fable_exec.server --workspace /no/such/place {closed}"
+    done = subprocess.run(["bash", "-c", argv], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
+
+
+@pytest.mark.parametrize("number", range(3, 12))
+def test_a_number_that_is_not_open_is_never_one_of_our_own(workspace: Path, number: int) -> None:
+    """What the server opens gets the lowest numbers: as the admin's it would be read by two, and closed by two."""
+    argv = [
+        sys.executable,
+        "-m",
+        "fable_exec.server",
+        "--workspace",
+        str(workspace),
+        "--allow",
+        "true",
+        "--admin-fd",
+        str(number),
+    ]
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, f"invalid setting: --admin-fd: descriptor {number} is not open\n")
 
 
 def test_requests_never_reach_the_admin_and_the_token_opens_nothing(peer: Callable[..., Peer]) -> None:
