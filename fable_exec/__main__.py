@@ -26,6 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return serve(arguments[1:], program="fable-exec serve")
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
+        from fable_exec._sys.inherited import take_standard_streams
+
+        take_standard_streams()
         sys.stderr.write(
             f"fable-exec: {' and '.join(missing)} not installed (only `serve` works without): "
             "pip install '.[cli]' in a checkout, or 'fable-exec[cli]' from an index that has it\n"

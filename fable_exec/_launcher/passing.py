@@ -12,8 +12,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from .outputs import GONE, write_all
+
 _PIECE_BYTES = 1 << 16
-_GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 _LAST_MILLISECONDS = 200
 """A command may be about to end just as its reader goes, as one does before `head`: nothing is lost then."""
 
@@ -68,7 +69,7 @@ class Passage:
         if self._watched:
             waiting.register(self._target, 0)
         ready = dict(waiting.poll())
-        if ready.get(self._target, 0) & _GONE and not self._ends_without_a_word():
+        if ready.get(self._target, 0) & GONE and not self._ends_without_a_word():
             raise BrokenPipeError
         return self._source in ready
 
@@ -76,18 +77,6 @@ class Passage:
         waiting = select.poll()
         waiting.register(self._source, select.POLLIN)
         return [event for _, event in waiting.poll(_LAST_MILLISECONDS)] == [select.POLLHUP]
-
-
-def write_all(target: int, data: bytes) -> None:
-    """Write all of `data`, however long it takes. Raises OSError."""
-    rest = memoryview(data)
-    while rest:
-        try:
-            rest = rest[os.write(target, rest) :]
-        except BlockingIOError:  # somebody made it non-blocking
-            waiting = select.poll()
-            waiting.register(target, select.POLLOUT)
-            waiting.poll()
 
 
 def write_within(target: int, data: bytes, seconds: float) -> None:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import os
 import select
+import sys
 
-__all__ = ["AT_ONCE_BYTES", "GONE", "read_patiently", "take_standard_numbers"]
+from fable_exec._launcher.outputs import AT_ONCE_BYTES, GONE, write_all
 
-AT_ONCE_BYTES = select.PIPE_BUF if hasattr(select, "PIPE_BUF") else 512
-"""So much a pipe takes without making us wait once poll(2) calls it writable (pipe(7)); a socket has more room than that."""
-GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL if hasattr(select, "poll") else 0
-"""What poll(2) says of an output that nobody reads any more."""
+__all__ = ["AT_ONCE_BYTES", "GONE", "read_patiently", "take_standard_numbers", "take_standard_streams", "write_all"]
 
 
 def read_patiently(descriptor: int, most_bytes: int) -> bytes:
@@ -39,3 +37,13 @@ def take_standard_numbers() -> list[int]:
             os.close(each)
         raise
     return taken
+
+
+def take_standard_streams() -> None:
+    """The same, for a program: Python's own streams, which it leaves out where the descriptors were closed, are there too."""
+    take_standard_numbers()
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            setattr(
+                sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", errors="backslashreplace", closefd=False)
+            )

@@ -121,8 +121,8 @@ def tell(line: str) -> None:
     try:
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
-    except (OSError, ValueError):
-        pass
+    except (AttributeError, OSError, ValueError):
+        pass  # None, in a program that was started with it closed
 
 
 def complain(text: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import sys
+import os
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ _REFRESH_SECONDS = 0.1
 @contextlib.contextmanager
 def shown_progress() -> Iterator[Callable[[Progress], None] | None]:
     """What to call with the progress; it draws on standard error, and at the end of the block all is wiped away."""
-    if not sys.stderr.isatty():
+    if not os.isatty(2):
         yield None
         return
     with contextlib.ExitStack() as stack:

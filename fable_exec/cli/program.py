@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import io
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
 from fable_exec import __version__
-from fable_exec._sys.inherited import take_standard_numbers
+from fable_exec._sys.inherited import take_standard_streams
 from fable_exec.cli.exits import Exit
 
 __all__ = ["COMMANDS", "PROGRAM", "main"]
@@ -74,17 +76,26 @@ def _with_what_to_do(error: click.NoSuchOption, arguments: Sequence[str]) -> cli
     return click.NoSuchOption(name, None, guesses, context)
 
 
+def _complained(error: click.ClickException) -> int:
+    from fable_exec.cli.outlets import OutletGone
+    from fable_exec.cli.showing import tell
+
+    words = io.StringIO()
+    error.show(words)
+    with suppress(OSError, OutletGone):  # nobody listens
+        tell(words.getvalue())
+    return error.exit_code
+
+
 def main(arguments: Sequence[str]) -> int:
     """Do what `arguments` say; returns the exit status (docs/reference/cli.md)."""
-    take_standard_numbers()
+    take_standard_streams()
     try:
         status = commands.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
     except click.NoSuchOption as error:
-        _with_what_to_do(error, arguments).show()
-        return error.exit_code
+        return _complained(_with_what_to_do(error, arguments))
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        return _complained(error)
     except (click.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED
     return status if isinstance(status, int) else Exit.OK

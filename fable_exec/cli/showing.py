@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from fable_exec.cli.exits import Exit, of_failure
@@ -29,6 +30,7 @@ __all__ = [
     "print_text",
     "report",
     "say",
+    "tell",
     "wants_color",
 ]
 
@@ -58,11 +60,20 @@ def print_text(text: str) -> None:
 
 def say(text: str) -> None:
     """One line for people. Whatever is in `text`, it stays one line and addresses no terminal."""
-    try:
-        sys.stderr.write(f"fable-exec: {one_line(text)}\n")
-        sys.stderr.flush()
-    except OSError:
-        pass  # nobody listens
+    with suppress(OSError, OutletGone):  # nobody listens
+        tell(f"fable-exec: {one_line(text)}\n")
+
+
+def tell(text: str) -> None:
+    """All of `text` on standard error, also where others made that non-blocking and it is full.
+
+    Raises:
+        OutletGone: nobody reads it any more.
+        OSError: such as a full disk.
+    """
+    with suppress(OSError):
+        sys.stderr.flush()  # what others wrote by it, such as warnings, comes first
+    Outlet(2).write(text.encode("utf-8", "backslashreplace"))
 
 
 def one_line(text: str) -> str:
@@ -81,12 +92,7 @@ def wants_color(is_terminal: bool, environment: Mapping[str, str]) -> bool:
 
 def report(*parts: RenderableType) -> None:
     """Print something for people on standard error, folded and coloured as it suits who reads it."""
-    text = _rendered(parts, sys.stderr.isatty(), 0)
-    try:
-        sys.stderr.write(text)
-        sys.stderr.flush()
-    except BrokenPipeError:
-        raise OutletGone from None
+    tell(_rendered(parts, os.isatty(2), 0))
 
 
 def print_parts(*parts: RenderableType, least_columns: int) -> None:

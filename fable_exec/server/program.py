@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from fable_exec._sys.inherited import take_standard_numbers
+from fable_exec._sys.inherited import take_standard_streams, write_all
 from fable_exec.errors import FableExecError, PolicyError
 from fable_exec.interpreter import EXIT_BAD_POLICY
 from fable_exec.server.options import PROGRAM, AdminOptions, Options, read_options
@@ -31,15 +31,15 @@ def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> i
     Args:
         program: how the user calls it, for help and complaints.
     """
-    take_standard_numbers()
+    take_standard_streams()
     with ExitStack() as stack:
         try:
             options = read_options(sys.argv[1:] if arguments is None else arguments, os.environ, program)
-            _keep_to_ourselves(options.host)
             broker = stack.enter_context(_opened_broker(options))
             server = stack.enter_context(_opened(broker, options.admin, 0, 1, options.host))
         except FableExecError as error:
-            sys.stderr.write(" ".join(str(error).split()) + "\n")
+            with suppress(OSError):  # nobody listens
+                write_all(2, " ".join(str(error).split()).encode("utf-8", "backslashreplace") + b"\n")
             return EXIT_BAD_POLICY
         try:
             server.run()
@@ -84,12 +84,3 @@ def _opened(broker: ExecutionBroker, admin: AdminOptions, stdin: int, stdout: in
         open_channels(broker, server.request_end, descriptor=admin.descriptor, file=admin.file, socket=admin.socket),
     ):
         yield server
-
-
-def _keep_to_ourselves(host: int | None) -> None:
-    if host is None:
-        return
-    try:
-        os.set_inheritable(host, False)
-    except OSError as error:
-        raise PolicyError.of([("--host-fd", f"descriptor {host} is not open")], "invalid setting") from error

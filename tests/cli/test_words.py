@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from fable_exec.runtimes import what_is_missing
-from tests.cli.typed import the_object, typed_here
+from tests.cli.typed import PROGRAM, environment, started, the_object, typed, typed_here
 
 
 def told(*arguments: str, cwd: Path | None = None) -> str:
@@ -258,3 +261,42 @@ def test_nothing_is_made_up_about_a_file_that_has_no_such_fault(tmp_path: Path) 
 def _written(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
     return path
+
+
+@pytest.mark.parametrize(
+    "arguments", [["run", "--no-such-option"], ["policy", "check", "/no/such.toml"], ["probe", "--workspace", "/"]]
+)
+def test_no_word_is_lost_where_standard_error_is_full_and_does_not_block(arguments: list[str]) -> None:
+    wanted = typed(*arguments).stderr
+    assert wanted
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)  # as the event loop of a parent does that shares it
+    filled = b"x" * fcntl.fcntl(writing, fcntl.F_GETPIPE_SZ)
+    os.write(writing, filled)
+    with open(reading, "rb") as pipe, started(*arguments, stderr=writing) as program:
+        os.close(writing)
+        with pytest.raises(subprocess.TimeoutExpired):
+            program.wait(1)  # it waits until it has been read
+        assert pipe.read() == filled + wanted
+        program.communicate()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["run", "--no-such-option"], 2),
+        (["run", "--workspace", "/no", "--", "true"], 125),
+        (["policy", "check", "/no.toml"], 2),
+        (["digest", "/no"], 1),
+        (["policy", "explain", "--workspace", ".", "--", "true"], 0),
+    ],
+)
+@pytest.mark.parametrize("closed", ["2>&-", "<&- 2>&-", "2>/dev/full"])
+def test_the_exit_status_is_the_same_where_nobody_can_be_told(
+    arguments: list[str], status: int, closed: str, workspace: Path
+) -> None:
+    line = ["bash", "-c", f'exec "$@" {closed}', "bash", *PROGRAM, *arguments]
+    done = subprocess.run(line, cwd=workspace, env=environment(), capture_output=True)
+    if "full" not in closed or status:
+        assert done.returncode == status
+    assert b"Traceback" not in done.stdout + done.stderr
