@@ -1,8 +1,9 @@
-"""An event loop in a thread of its own, and threads that wait for what runs in it. What that is, is not known here."""
+"""An event loop in a thread of its own, and threads and loops that wait for what runs in it. What that is, is not known here."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -43,14 +44,38 @@ class LoopThread:
             BrokerGone: it has ended, or did so meanwhile.
             Conflict: `inherited`, or this is the loop's own thread, which would wait for itself.
         """
+        ended = threading.Event()
         with self._changing:
-            call = _Call(self._open_loop(work), work)
+            call = _Call(self._open_loop(work), work, ended.set)
         try:
-            call.ended.wait()
+            ended.wait()
         except BaseException:
             call.cancel()
-            call.ended.wait()
+            ended.wait()
             raise
+        return self._result_of(call)
+
+    async def wait_elsewhere(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """The same in any other event loop, where no thread waits: a cancellation cancels the work, and goes on after its end."""
+        here, ended = asyncio.get_running_loop(), asyncio.Event()
+        with self._changing:
+            call = _Call(self._open_loop(work), work, lambda: _tell(here, ended))
+        try:
+            await ended.wait()
+        except asyncio.CancelledError:
+            call.cancel()
+            while not ended.is_set():
+                try:
+                    await ended.wait()
+                except asyncio.CancelledError:
+                    continue  # asked once more; the work is being ended already
+            raise
+        except GeneratorExit:
+            call.cancel()  # who waited was dropped, and nothing can wait in its place
+            raise
+        return self._result_of(call)
+
+    def _result_of(self, call: _Call[_T]) -> _T:
         try:
             return call.result()
         except asyncio.CancelledError:
@@ -109,12 +134,12 @@ def _run_to_its_stop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class _Call(Generic[_T]):
-    """One coroutine, run in the loop for another thread. `ended` is set when nothing of it runs any more."""
+    """One coroutine, run in the loop for another thread. `ended` is called in the loop when nothing of it runs any more."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> None:
-        self.ended = threading.Event()
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T], ended: Callable[[], object]) -> None:
         self._loop = loop
         self._work = work
+        self._ended = ended
         loop.call_soon_threadsafe(self._begin)
 
     def cancel(self) -> None:
@@ -127,7 +152,17 @@ class _Call(Generic[_T]):
 
     def _begin(self) -> None:
         self._task = self._loop.create_task(self._work)
-        self._task.add_done_callback(lambda _: self.ended.set())
+        self._task.add_done_callback(self._has_ended)
+
+    def _has_ended(self, task: asyncio.Task[_T]) -> None:
+        if not task.cancelled():
+            task.exception()  # it is known, also where the one who asked no longer asks for it
+        self._ended()
+
+
+def _tell(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    with contextlib.suppress(RuntimeError):  # a loop that was closed, in which nobody waits
+        loop.call_soon_threadsafe(ended.set)
 
 
 async def _end_all(last: Callable[[], Coroutine[Any, Any, object]] | None) -> None:

@@ -76,3 +76,74 @@ def test_its_own_thread_is_told_that_it_would_wait_for_itself(loop: LoopThread) 
 
     with pytest.raises(Conflict, match="the test's own thread"):
         loop.wait(nested())
+
+
+def test_another_loop_awaits_what_came_of_its_own_work_and_needs_no_thread(loop: LoopThread) -> None:
+    async def fault() -> None:
+        raise KeyError("its own")
+
+    async def act() -> None:
+        asyncio.get_running_loop().run_in_executor = None  # type: ignore[assignment, method-assign]  # nothing may ask for one
+        assert await asyncio.gather(*(loop.wait_elsewhere(answer(each)) for each in "abc")) == list("abc")
+        with pytest.raises(KeyError, match="its own"):
+            await loop.wait_elsewhere(fault())
+
+    asyncio.run(act())
+
+
+def test_a_cancellation_in_another_loop_goes_on_once_the_work_has_ended(loop: LoopThread) -> None:
+    begun, acts = threading.Event(), []
+
+    async def slow_to_end() -> None:
+        try:
+            await forever(begun)
+        finally:
+            await asyncio.sleep(0.05)
+            acts.append("ended")
+
+    async def act() -> None:
+        waiting = asyncio.ensure_future(loop.wait_elsewhere(slow_to_end()))
+        await asyncio.to_thread(begun.wait, 30)
+        waiting.cancel()
+        await asyncio.sleep(0)
+        waiting.cancel()  # as impatient callers do
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        acts.append("went on")
+
+    asyncio.run(act())
+    assert acts == ["ended", "went on"]
+
+
+def test_what_was_awaited_by_a_coroutine_that_is_dropped_is_cancelled(loop: LoopThread) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def work() -> None:
+        try:
+            await forever(begun)
+        finally:
+            ended.set()
+
+    async def act() -> None:
+        waiting = loop.wait_elsewhere(work())
+        waiting.send(None)
+        await asyncio.to_thread(begun.wait, 30)
+        waiting.close()
+        assert await asyncio.to_thread(ended.wait, 30)
+
+    asyncio.run(act())
+
+
+def test_another_loop_is_told_of_the_end(loop: LoopThread) -> None:
+    begun = threading.Event()
+
+    async def act() -> None:
+        waiting = asyncio.ensure_future(loop.wait_elsewhere(forever(begun)))
+        await asyncio.to_thread(begun.wait, 30)
+        await asyncio.to_thread(loop.end)
+        with pytest.raises(BrokerGone, match="the test was closed meanwhile"):
+            await waiting
+        with pytest.raises(BrokerGone, match="the test is closed"):
+            await loop.wait_elsewhere(answer("late"))
+
+    asyncio.run(act())

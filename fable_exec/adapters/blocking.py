@@ -69,10 +69,17 @@ class BlockingAgentWorkspace:
 
     def call(self, function: Callable[[AgentWorkspace], Coroutine[Any, Any, _T]]) -> _T:
         """Wait for a coroutine function that gets the asyncio workspace; it runs in the loop, so it must not block."""
+        return self._loop.wait(self._work_of(function))
+
+    async def call_elsewhere(self, function: Callable[[AgentWorkspace], Coroutine[Any, Any, _T]]) -> _T:
+        """The same, awaited in an event loop of the caller's. A cancellation goes on once the work has ended; no thread waits."""
+        return await self._loop.wait_elsewhere(self._work_of(function))
+
+    def _work_of(self, function: Callable[[AgentWorkspace], Coroutine[Any, Any, _T]]) -> Coroutine[Any, Any, _T]:
         work = function(self._workspace)
         if not asyncio.iscoroutine(work):
             raise InvalidRequest(f"function must be a coroutine function; what it gave is {type(work).__name__}")
-        return self._loop.wait(work)
+        return work
 
     def probe(self) -> ProbeResult:
         """See AgentWorkspace.probe."""

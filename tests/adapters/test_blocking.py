@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import inspect
 import signal
@@ -113,6 +114,19 @@ def test_an_iterator_may_be_closed_after_its_workspace(workspace: Path) -> None:
 def test_what_gives_no_coroutine_is_refused(inside: BlockingAgentWorkspace) -> None:
     with pytest.raises(InvalidRequest, match="coroutine function"):
         inside.call(lambda ws: ws.root)  # type: ignore[arg-type,return-value]  # that is the fault
+
+
+def test_any_other_loop_may_await_the_calls(opened: BlockingAgentWorkspace, workspace: Path) -> None:
+    (workspace / "a").write_text("text")
+
+    async def act() -> None:
+        commands = (opened.call_elsewhere(lambda ws, n=number: ws.run(RunRequest(["echo", str(n)]))) for number in range(8))
+        assert [each.stdout for each in await asyncio.gather(*commands)] == [f"{number}\n" for number in range(8)]
+        assert await opened.call_elsewhere(lambda ws: ws.read_bytes("a")) == b"text"
+        with pytest.raises(InvalidRequest, match="coroutine function"):
+            await opened.call_elsewhere(lambda ws: ws.root)  # type: ignore[arg-type,return-value]  # that is the fault
+
+    asyncio.run(act())
 
 
 def test_a_listener_that_ends_the_program_is_told_to_its_caller_and_holds_nobody_up(inside: BlockingAgentWorkspace) -> None:
