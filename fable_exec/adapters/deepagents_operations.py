@@ -6,25 +6,24 @@ both streams. `fable_exec.adapters.deepagents` gives the members of these answer
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
 
+from fable_exec.adapters import deepagents_texts as texts
 from fable_exec.adapters.blocking import BlockingAgentWorkspace
-from fable_exec.adapters.globbing import PathPattern
-from fable_exec.adapters.statuses import Completed
+from fable_exec.adapters.deepagents_patterns import FilePattern
+from fable_exec.adapters.statuses import Completed, refused
 from fable_exec.adapters.values import RunRequest
+from fable_exec.adapters.walking import FoundPaths, find_paths
 from fable_exec.adapters.workspace import AgentWorkspace
 from fable_exec.calls.building import as_bytes
 from fable_exec.errors import (
     Denied,
     FableExecError,
     InvalidRequest,
-    PathError,
     PathIsDirectory,
     PathNotDirectory,
     PathNotFound,
@@ -38,6 +37,7 @@ __all__ = ["DeepAgentsOperations", "word_for"]
 Answer = dict[str, Any]
 """The members of one of deepagents' answers."""
 
+_MAX_GLOB_MATCHES = 1000
 _ENDED_BY_ITSELF = (EndedBy.EXITED.value, EndedBy.SIGNALED.value)
 
 
@@ -62,23 +62,18 @@ class DeepAgentsOperations:
 
     def execute(self, command: str, timeout: float | None = None) -> Answer:
         """Run shell text to its end; `timeout` in seconds, 0 for the longest that the policy allows."""
-        return _executed(self.workspace.complete(self._request(command, timeout)))
+        try:
+            return _executed(self.workspace.complete(self._request(command, timeout)))
+        except FableExecError as error:  # the workspace itself is not there any more
+            return _executed(refused(error))
 
     async def execute_cancellably(self, command: str, timeout: float | None = None) -> Answer:
         """The same from any event loop. A cancellation goes on once the command's whole tree has ended."""
-        work = _Cancellable(self._request(command, timeout))
-        running = asyncio.ensure_future(asyncio.to_thread(self.workspace.call, work.run))
+        request = self._request(command, timeout)
         try:
-            return _executed(await asyncio.shield(running))
-        except asyncio.CancelledError:
-            work.cancel()
-            while not running.done():
-                try:
-                    await asyncio.wait({running})
-                except asyncio.CancelledError:
-                    continue  # asked once more; what runs is being ended already
-            running.exception()  # that it was cancelled, which is known
-            raise
+            return _executed(await self.workspace.call_elsewhere(lambda workspace: workspace.complete(request)))
+        except FableExecError as error:
+            return _executed(refused(error))
 
     def _request(self, command: str, timeout: float | None) -> RunRequest:
         longest = self.workspace.policy.limits.max_timeout_seconds
@@ -91,8 +86,11 @@ class DeepAgentsOperations:
         return _answer(lambda: {"entries": self._listed(path)})
 
     def read(self, file_path: str, offset: int = 0, limit: int = 2000) -> Answer:
-        """Lines of a text from line `offset`, or all of a file that is no text in base64."""
-        return _answer(lambda: _window(self.workspace.read_bytes(_absolute(file_path)), max(offset, 0), limit))
+        """Lines of a text from line `offset`, or all of a file that is no text in base64.
+
+        Of a text that is larger than one read gives, the lines that it gives. Lines end as on Unix, whatever ends them.
+        """
+        return _answer(lambda: self._read(file_path, offset, limit))
 
     def write(self, file_path: str, content: str) -> Answer:
         """Give a file exactly `content`."""
@@ -112,12 +110,12 @@ class DeepAgentsOperations:
         return _answer(remove)
 
     def grep(self, pattern: str, path: str | None = None, glob: str | None = None, max_count: int | None = None) -> Answer:
-        """Lines that hold the text `pattern`, in files whose name, or path below `path`, fits `glob`."""
+        """Lines that hold the text `pattern`, in files that fit `glob`."""
         return _answer(lambda: self._found(pattern, path or self.workspace.root, glob, max_count))
 
     def glob(self, pattern: str, path: str | None = None) -> Answer:
-        """The paths below a directory that fit."""
-        return _answer(lambda: self._matching(pattern.lstrip("/"), path or self.workspace.root))
+        """The files below a directory that fit."""
+        return _answer(lambda: self._matching(pattern, path or self.workspace.root))
 
     def upload(self, files: Iterable[tuple[str, bytes]]) -> list[Answer]:
         """One answer for each file, in order; `error` is a bare word."""
@@ -136,6 +134,15 @@ class DeepAgentsOperations:
         above = listing.path.rstrip("/")
         return [_information(f"{above}/{each.name}", each.kind, each.size_bytes) for each in listing.entries]
 
+    def _read(self, path: str, offset: int, limit: int) -> Answer:
+        at = _absolute(path)
+        found = self.workspace.inspect(at)
+        if texts.is_shown_as_text(found):
+            return texts.window(found, offset, limit)
+        if found.total_bytes > texts.MAX_BINARY_BYTES:  # in the words that deepagents' suite waits for
+            return {"error": f"File '{path}': Binary file exceeds maximum preview size of {texts.MAX_BINARY_BYTES} bytes"}
+        return texts.encoded(self.workspace.read_bytes(at) if found.truncated else found.data)
+
     def _written(self, path: str, content: bytes) -> Answer:
         self.workspace.write_bytes(_absolute(path), content)
         return {"path": path}
@@ -143,6 +150,7 @@ class DeepAgentsOperations:
     def _edited(self, path: str, old: bytes, new: bytes, replace_all: bool) -> Answer:
         at = _absolute(path)
         before = self.workspace.read_bytes(at)
+        old, new = texts.as_lines_end_in(before, old, new)
         count = before.count(old) if old else 0
         if count == 0:
             raise InvalidRequest("the string to replace was not found in the file" if old else "the string to replace is empty")
@@ -154,30 +162,26 @@ class DeepAgentsOperations:
 
     def _found(self, text: str, path: str, glob: str | None, max_count: int | None) -> Answer:
         start = _absolute(path)
-        wanted = None if glob is None else _pattern(glob if "/" in glob else f"**/{glob}")
-        name = None if wanted is None or wanted.parts[-1] == "**" else wanted.parts[-1]
+        wanted = FilePattern.parse(glob) if glob else None
+        name = None if wanted is None else wanted.only_name
         # One more than is wanted, so that exactly as many as are wanted are not taken for a part.
-        found = self.workspace.grep(text, start, name_pattern=name, max_matches=None if max_count is None else max_count + 1)
+        most = None if wanted is not None or max_count is None else max_count + 1
+        found = self.workspace.grep(text, start, name_pattern=name, max_matches=most)
         below = [each for each in found.matches if wanted is None or wanted.fits(_names_below(start, each.path))]
         shown = below if max_count is None else below[:max_count]
         matches = [{"path": safe_text(each.path), "line": each.line, "text": each.text} for each in shown]
         return {"matches": matches, "truncated": found.truncated or len(below) > len(shown)}
 
-    def _matching(self, pattern: str, path: str) -> Answer:
-        _pattern(pattern)
-        found = self.workspace.glob(pattern, _absolute(path))
-        return {"matches": [*self._described(found.matches)], "truncated": found.truncated}
+    def _matching(self, text: str, path: str) -> Answer:
+        start, wanted = _absolute(path), FilePattern.parse(text)
 
-    def _described(self, paths: Iterable[str]) -> Iterable[Answer]:
-        for path in paths:
-            try:
-                known = self.workspace.stat(path)
-            except PathError:
-                continue  # gone since
-            except InvalidRequest:  # no name that a request could give, and so nothing is known of it
-                yield _information(path, "other", None)
-            else:
-                yield _information(path, known.kind, known.size_bytes)
+        async def search(workspace: AgentWorkspace) -> FoundPaths:
+            return await find_paths(workspace.list_dir, wanted, start, _MAX_GLOB_MATCHES, kind="file")
+
+        found = self.workspace.call(search)
+        matches = [{"path": safe_text(each), "is_dir": False} for each in found.matches]
+        reason = "budget" if found.truncated else "unreadable" if found.unreadable else None
+        return {"matches": matches, "truncated": reason is not None, "truncation_reason": reason}
 
     def _uploaded(self, path: str, content: bytes) -> Answer:
         try:
@@ -191,29 +195,6 @@ class DeepAgentsOperations:
             return {"path": path, "content": self.workspace.read_bytes(_absolute(path)), "error": None}
         except FableExecError as error:
             return {"path": path, "content": None, "error": word_for(error)}
-
-
-class _Cancellable:
-    """A command that runs in the loop of the workspace, and is cancelled from another thread, also before it began."""
-
-    def __init__(self, request: RunRequest) -> None:
-        self._request = request
-        self._cancelled = False
-        self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
-
-    async def run(self, workspace: AgentWorkspace) -> Completed:
-        task = asyncio.current_task()
-        assert task is not None
-        self._task = (asyncio.get_running_loop(), task)
-        if self._cancelled:
-            raise asyncio.CancelledError
-        return await workspace.complete(self._request)
-
-    def cancel(self) -> None:
-        self._cancelled = True
-        if self._task is not None:
-            loop, task = self._task
-            loop.call_soon_threadsafe(task.cancel)
 
 
 def _executed(completed: Completed) -> Answer:
@@ -238,40 +219,11 @@ def _absolute(path: str) -> str:
     return "/" + "/".join(name for name in path.split("/") if name not in ("", "."))
 
 
-def _pattern(text: str) -> PathPattern:
-    """Models write braces, which a pattern of ours would take for characters of a name, and find nothing without a word."""
-    if "{" in text:
-        raise InvalidRequest(f"pattern {text!a:.200} has braces, which have no meaning here; ask for one pattern after the other")
-    return PathPattern.parse(text)
-
-
-def _window(data: bytes, offset: int, limit: int) -> Answer:
-    if limit <= 0:
-        return _contents("", "utf-8")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return _contents(base64.b64encode(data).decode(), "base64")
-    lines = text.removesuffix("\n").split("\n") if text else []
-    if offset and offset >= len(lines):
-        raise InvalidRequest(f"line offset {offset} is beyond the end of the file, which has {len(lines)} lines")
-    shown = lines[offset : offset + limit]
-    end = offset + len(shown)
-    if not shown:
-        return _contents("", "utf-8")
-    ending = "\n" if end == len(lines) and text.endswith("\n") else ""
-    place = {"start_line": offset + 1, "end_line": end, "total_lines": len(lines)}
-    return _contents("\n".join(shown) + ending, "utf-8") | place | ({"next_offset": end} if end < len(lines) else {})
-
-
-def _contents(content: str, encoding: str) -> Answer:
-    return {"file_data": {"content": content, "encoding": encoding}}
-
-
 def _information(path: str, kind: str, size: int | None) -> Answer:
     is_dir = kind == "directory"
     return {"path": safe_text(path), "is_dir": is_dir} | ({} if size is None or is_dir else {"size": size})
 
 
-def _names_below(directory: str, path: str) -> tuple[str, ...]:
-    return tuple(path.removeprefix(directory.rstrip("/") + "/").split("/"))
+def _names_below(start: str, path: str) -> tuple[str, ...]:
+    """The names of a path below where a search began; the last one, where it began with a file."""
+    return tuple(path.split("/")[-1:] if path == start else path.removeprefix(start.rstrip("/") + "/").split("/"))

@@ -13,27 +13,28 @@ import attrs
 from fable_exec.errors import InvalidRequest
 from fable_exec.protocol import rules
 
-__all__ = ["PathPattern"]
+__all__ = ["MAX_CHARACTERS", "PathPattern"]
 
-_MAX_CHARACTERS = 1024
+MAX_CHARACTERS = 1024
 
 
 @attrs.frozen
 class PathPattern:
-    """One pattern, taken apart."""
+    """One pattern, taken apart. `dotted`: whether wildcards fit names that begin with a dot."""
 
     parts: tuple[str, ...]
+    dotted: bool = True
 
     @classmethod
-    def parse(cls, text: str) -> PathPattern:
+    def parse(cls, text: str, *, dotted: bool = True) -> PathPattern:
         """Raises InvalidRequest for what is no text, an empty or overlong one, and one with "..", which nothing could fit."""
         parts = tuple(part for part in rules.phrase(text, "pattern").split("/") if part not in ("", "."))
-        if not parts or len(text) > _MAX_CHARACTERS:
-            raise InvalidRequest(f"pattern must be 1 to {_MAX_CHARACTERS} characters and name something")
+        if not parts or len(text) > MAX_CHARACTERS:
+            raise InvalidRequest(f"pattern must be 1 to {MAX_CHARACTERS} characters and name something")
         if ".." in parts:
             raise InvalidRequest(f"pattern {rules.shown(text)} has '..', which no path of a workspace has")
         deduplicated = (part for at, part in enumerate(parts) if part != "**" or at == 0 or parts[at - 1] != "**")
-        return cls(tuple(deduplicated))
+        return cls(tuple(deduplicated), dotted)
 
     def fits(self, names: tuple[str, ...]) -> bool:
         """Whether the path of these names is one that is looked for."""
@@ -51,7 +52,7 @@ class PathPattern:
         return reached
 
     def _step(self, at: int, name: str) -> tuple[int, ...]:
-        if at == len(self.parts):
+        if at == len(self.parts) or (name.startswith(".") and not (self.dotted or self.parts[at].startswith("."))):
             return ()
         if self.parts[at] == "**":
             return (at,)

@@ -268,12 +268,12 @@ class AgentWorkspace:
     async def glob(self, pattern: str, path: str = ".", *, max_matches: int | None = None) -> GlobResult:
         """The paths below the directory `path` that fit, such as ``src/**/*.py``; links are matched and never entered.
 
-        Directories that the path rules protect are left out. Bounded in matches and in directories looked at.
+        Directories that the path rules protect are left out. Bounded in matches, in directories looked at and in time.
         """
         wanted = PathPattern.parse(pattern)
         limit = min(_MAX_GLOB_MATCHES, _MAX_GLOB_MATCHES if max_matches is None else rules.count(max_matches, "max_matches"))
-        found = await find_paths(self._broker, wanted, self._view.inner(path), limit)
-        return attrs.evolve(found, matches=tuple(map(self._view.outer, found.matches)))
+        found = await find_paths(self._broker.list_directory, wanted, self._view.inner(path), limit)
+        return GlobResult(matches=tuple(map(self._view.outer, found.matches)), truncated=found.truncated)
 
     async def grep(
         self,

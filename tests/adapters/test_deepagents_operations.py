@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from fable_exec import AsyncBrokerClient, AsyncExecutionBroker, BrokerPolicy, Confinement
-from fable_exec.adapters import BlockingAgentWorkspace
+from fable_exec.adapters import BlockingAgentWorkspace, walking
 from fable_exec.adapters.deepagents_operations import DeepAgentsOperations
 from tests.adapters.places import DOORS_BELOW_THE_FACADE, shell_policy
 from tests.cli.typed import is_running
@@ -131,7 +132,12 @@ def test_files_are_called_as_the_view_does(view: str, workspace: Path) -> None:
         assert (workspace / "deep/ünï.txt").read_text() == "eins\nzwei\n"
         assert backend.ls(f"{root}/") == {"entries": [{"path": f"{root}/deep", "is_dir": True}]}
         assert backend.ls(f"{root}/deep/")["entries"] == [{"path": f"{root}/deep/ünï.txt", "is_dir": False, "size": 10}]
-        assert backend.glob("**/*.txt")["matches"] == [{"path": f"{root}/deep/ünï.txt", "is_dir": False, "size": 10}]
+        for pattern in ("**/*.txt", "*.txt"):
+            assert backend.glob(pattern) == {
+                "matches": [{"path": f"{root}/deep/ünï.txt", "is_dir": False}],
+                "truncated": False,
+                "truncation_reason": None,
+            }
         assert backend.grep("zwei") == {
             "matches": [{"path": f"{root}/deep/ünï.txt", "line": 2, "text": "zwei"}],
             "truncated": False,
@@ -148,8 +154,8 @@ def test_files_are_called_as_the_view_does(view: str, workspace: Path) -> None:
         (3, 1, "d", {"start_line": 4, "end_line": 4, "total_lines": 5, "next_offset": 4}),
         (3, 9, "d\ne\n", {"start_line": 4, "end_line": 5, "total_lines": 5}),
         (-3, 1, "a", {"start_line": 1, "end_line": 1, "total_lines": 5, "next_offset": 1}),
-        (0, 0, "", {}),
-        (9, -1, "", {}),
+        (0, 0, "", {"no_lines_requested": True}),
+        (9, -1, "", {"no_lines_requested": True}),
     ],
 )
 def test_a_text_is_read_by_lines(offset: int, limit: int, content: str, place: dict[str, int], workspace: Path) -> None:
@@ -243,11 +249,104 @@ def test_each_file_of_a_batch_has_its_own_answer_in_deepagents_words(workspace: 
     assert [each["content"] for each in answers] == [large, None, None, None, None, None]
 
 
-def test_a_file_that_is_larger_than_one_read_gives_is_an_error_and_not_a_part(workspace: Path) -> None:
-    (workspace / "large").write_bytes(b"x" * 2000)
+def test_of_a_file_that_is_larger_than_one_read_gives_only_whole_lines_are_shown(workspace: Path) -> None:
+    (workspace / "large").write_bytes(("ä" * 99 + "\n").encode() * 10)  # 199 bytes a line, and the read ends within an ä
     with operations(shell_policy(workspace, max_output_bytes=1000)) as backend:
-        assert "2000 bytes" in backend.read(f"{workspace}/large")["error"]
-        assert backend.download([f"{workspace}/large"])[0]["content"] is None
+        page = backend.read(f"{workspace}/large", 3, 9)
+        assert page["file_data"] == {"content": "\n".join(["ä" * 99] * 2), "encoding": "utf-8"}
+        assert {key: page[key] for key in page if key != "file_data"} == {"start_line": 4, "end_line": 5, "next_offset": 5}
+        assert "the first 5 lines of a file of 1990 bytes" in backend.read(f"{workspace}/large", 5)["error"]
+
+
+def test_a_file_that_is_larger_than_one_read_gives_is_otherwise_an_error_and_not_a_part(workspace: Path) -> None:
+    (workspace / "line").write_bytes(b"x" * 2000)
+    (workspace / "picture.png").write_bytes(b"\xff" * 2000)
+    with operations(shell_policy(workspace, max_output_bytes=1000)) as backend:
+        for name in ("line", "picture.png"):
+            assert "2000 bytes" in backend.read(f"{workspace}/{name}")["error"]
+            assert "2000 bytes" in backend.edit(f"{workspace}/{name}", "x", "y", replace_all=True)["error"]
+            assert backend.download([f"{workspace}/{name}"])[0]["content"] is None
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new", "after"),
+    [
+        (b"a\r\nb\r\nc", "a\nb", "1\n2", b"1\r\n2\r\nc"),
+        (b"a\r\nb\r\nc", "a\r\nb", "1\r\n2", b"1\r\n2\r\nc"),
+        (b"a\nb\nc", "a\r\nb", "1\r\n2", b"1\n2\nc"),
+        (b"a\nb\r\nc", "a\nb", "1\n2", b"1\n2\r\nc"),
+        (b"a\rb", "a\rb", "1\rb", b"1\rb"),
+    ],
+)
+def test_an_edit_goes_by_the_ends_of_lines_that_the_file_has(
+    before: bytes, old: str, new: str, after: bytes, workspace: Path
+) -> None:
+    (workspace / "file").write_bytes(before)
+    with operations(shell_policy(workspace)) as backend:
+        assert backend.edit(f"{workspace}/file", old, new)["occurrences"] == 1
+    assert (workspace / "file").read_bytes() == after
+
+
+def test_a_glob_finds_files_alone_and_says_why_it_is_not_all(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for directory in ("a.d", "b.d"):
+        (workspace / directory).mkdir()
+        (workspace / directory / "c.d").touch()
+    (workspace / "link.d").symlink_to("a.d/c.d")
+    with operations(shell_policy(workspace), unlocked=False) as backend:
+        whole = backend.glob("*.d")
+        assert [each["path"] for each in whole["matches"]] == [f"{workspace}/a.d/c.d", f"{workspace}/b.d/c.d"]
+        assert [each["path"] for each in backend.glob("/*/c.d", f"{workspace}/./")["matches"]] == [
+            f"{workspace}/a.d/c.d",
+            f"{workspace}/b.d/c.d",
+        ]
+        assert backend.glob("./a.d/*")["matches"] == whole["matches"][:1]
+        assert backend.glob("/*.d")["matches"] == []
+        monkeypatch.setattr(walking, "_MAX_SECONDS", 0.0)
+        part = backend.glob("*.d")
+        assert (part["matches"], part["truncated"], part["truncation_reason"]) == ([], True, "budget")
+
+
+@pytest.mark.requires_ability("ordinary_user")
+def test_a_glob_says_that_a_directory_is_closed_to_it(workspace: Path) -> None:
+    (workspace / "open").touch()
+    (workspace / "closed").mkdir(mode=0)
+    try:
+        with operations(shell_policy(workspace), unlocked=False) as backend:
+            assert backend.glob("*") == {
+                "matches": [{"path": f"{workspace}/open", "is_dir": False}],
+                "truncated": True,
+                "truncation_reason": "unreadable",
+            }
+    finally:
+        (workspace / "closed").chmod(0o700)
+
+
+def test_what_is_asked_of_a_workspace_that_is_closed_is_told(workspace: Path) -> None:
+    with operations(shell_policy(workspace)) as backend:
+        pass
+    assert backend.execute("echo hi") == {"output": "the workspace is closed\n", "exit_code": 125, "truncated": False}
+    assert asyncio.run(backend.execute_cancellably("echo hi"))["exit_code"] == 125
+    assert "the workspace is closed" in backend.ls(str(workspace))["error"]
+    assert "the workspace is closed" in backend.glob("*")["error"]
+
+
+def test_a_cancellation_does_not_wait_for_a_thread(workspace: Path) -> None:
+    """A loop has few, and what others run in them may take long."""
+
+    async def act(backend: DeepAgentsOperations) -> None:
+        free = threading.Event()
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        busy = asyncio.ensure_future(asyncio.to_thread(free.wait))
+        running = asyncio.ensure_future(backend.execute_cancellably("echo ran >proof"))
+        await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        free.set()
+        await busy
+
+    with operations(shell_policy(workspace)) as backend:
+        asyncio.run(act(backend))
 
 
 def test_while_writes_are_locked_every_change_is_an_error_and_changes_nothing(workspace: Path) -> None:
@@ -274,8 +373,11 @@ def test_matches_are_cut_at_their_number_and_only_then_called_a_part(workspace: 
         part = backend.grep("needle", None, "*.py", max_count=4)
         assert (len(part["matches"]), part["truncated"]) == (4, True)
         assert backend.grep("absent") == {"matches": [], "truncated": False}
-        for told in (backend.grep("needle", None, "*.{py,txt}"), backend.glob("*.{py,txt}")):
-            assert "braces" in told["error"]
+        assert len(backend.grep("needle", None, "*.{py,txt}")["matches"]) == 7
+        assert [each["path"] for each in backend.grep("needle", f"{workspace}/a.py", "a.*", max_count=1)["matches"]] == [
+            f"{workspace}/a.py"
+        ]
+        assert "pattern" in backend.grep("needle", None, "{a,b}" * 7)["error"]
         assert backend.grep("needle", "/etc")["error"].startswith("permission_denied: ")
 
 
