@@ -22,6 +22,8 @@ from fable_exec import AsyncExecutionBroker, BrokerPolicy, Confinement, Denied, 
 from fable_exec.adapters import BlockingAgentWorkspace
 from fable_exec.testing.processes import alive_with
 from tests.adapters.places import shell_policy
+from tests.adapters.scripted import scripted_model
+from tests.adapters.scripted import told as told_by
 from tests.cli.typed import PROJECT
 from tests.doors import TOKEN, environment_with
 
@@ -48,24 +50,13 @@ def shell(policy: BrokerPolicy, *, root: Path | None = None, env: dict[str, str]
 def agent_with(middleware: Any, commands: Sequence[str]) -> Any:
     """An agent whose model calls the shell with one command after the other, and then is done."""
     from langchain.agents import create_agent
-    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-    from langchain_core.messages import AIMessage
 
-    class Scripted(GenericFakeChatModel):
-        def bind_tools(self, tools: Any, **_: Any) -> Scripted:
-            return self
-
-    calls = [
-        AIMessage(content="", tool_calls=[{"name": "shell", "args": {"command": command}, "id": str(number)}])
-        for number, command in enumerate(commands)
-    ]
-    return create_agent(Scripted(messages=iter([*calls, AIMessage(content="done")])), middleware=[middleware])
+    return create_agent(scripted_model([("shell", {"command": command}) for command in commands]), middleware=[middleware])
 
 
 def told(middleware: Any, *commands: str) -> list[Any]:
     """What the model is told of each command."""
-    answer = agent_with(middleware, commands).invoke({"messages": [("user", "go")]})
-    return [message for message in answer["messages"] if message.type == "tool"]
+    return told_by(agent_with(middleware, commands).invoke({"messages": [("user", "go")]}))
 
 
 def asleep(seconds: str) -> bool:
@@ -153,6 +144,27 @@ def test_sessions_run_at_the_same_time(workspace: Path) -> None:
         for thread in threads:
             thread.join()
     assert heard == {number: f"{number}\n" for number in range(4)}
+
+
+def test_calls_of_one_turn_go_into_their_session_one_after_the_other(workspace: Path) -> None:
+    from langchain.agents import create_agent
+
+    turn = [("shell", {"command": f"before=${{before}}{number}; echo {number}"}) for number in range(4)]
+    with shell(shell_policy(workspace)) as middleware:
+        agent = create_agent(scripted_model([turn, ("shell", {"command": "echo $before"})]), middleware=[middleware])
+        *heard, after = told_by(agent.invoke({"messages": [("user", "go")]}))
+    assert [each.content for each in heard] == [f"{number}\n" for number in range(4)]
+    assert sorted(after.content.strip()) == list("0123")
+
+
+def test_an_awaited_agent_has_a_session_too_and_may_ask_for_a_new_one(workspace: Path) -> None:
+    from langchain.agents import create_agent
+
+    given: list[dict[str, Any]] = [{"command": "X=grün; echo $X"}, {"restart": True}, {"command": "echo ${X-new}"}]
+    with shell(shell_policy(workspace)) as middleware:
+        agent = create_agent(scripted_model([("shell", each) for each in given]), middleware=[middleware])
+        heard = told_by(asyncio.run(agent.ainvoke({"messages": [("user", "go")]})))
+    assert [each.content for each in heard] == ["grün\n", "Shell session restarted.", "new\n"]
 
 
 def test_a_cancelled_run_leaves_nothing_once_langchain_has_let_go_of_the_session(workspace: Path) -> None:
