@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import struct
 import time
 from array import array
@@ -24,6 +25,7 @@ import attrs
 from fable_exec.errors import PathDenied, PathIsDirectory, StateUnreadable
 from fable_exec.pathguard import Workspace, WorkspacePath
 from fable_exec.privatefiles import directory_fault_of, fault_of
+from fable_exec.sha256text import is_sha256
 from fable_exec.treedigest.watching import (
     NO_STATUS,
     STAMP_NUMBERS,
@@ -41,6 +43,8 @@ _MAX_DIRECTORIES = 4_000_000
 _DIGEST_BYTES = 32
 _LENGTHS = struct.Struct("<QIIIIII")
 _STAMP_BYTES = STAMP_NUMBERS * 8
+_NO_NAME = re.compile(rb"(?:\A|/)\.{0,2}(?:/|\Z)|\0")
+"""Among names with slashes between: nothing, `.`, `..`, and what no path can have in it."""
 _NEVER = array("q", [-1] * STAMP_NUMBERS)
 
 
@@ -110,23 +114,21 @@ class DigestCache:
         kept = self._known.get(path)
         if kept is None or kept.device != status.st_dev or kept.stamp != stamps_of([status]).tobytes():
             return None
-        names = _apart(kept.names)
-        statuses = statuses_now(fd, names)
-        if statuses is None or kept.stamps != stamps_of(statuses).tobytes():
+        names, rows = _apart(kept.names), _rows_of(kept)
+        statuses = None if rows is None else statuses_now(fd, names)
+        if rows is None or statuses is None or kept.stamps != stamps_of(statuses).tobytes():
             return None
         self._met[path] = kept
-        return Unchanged(_apart(kept.directories), names, kept.rows.decode())
+        return Unchanged(_apart(kept.directories), names, rows)
 
     def rows(self, path: str, device: int, names: list[str], statuses: Sequence[os.stat_result]) -> list[str | None]:
         """The rows of leaves that have not changed, None in the place of others."""
         kept = self._known.get(path)
-        if kept is None or kept.device != device:
+        if kept is None or kept.device != device or not kept.names or (rows := _rows_of(kept)) is None:
             return [None] * len(names)
-        old_names, old_rows = _apart(kept.names), kept.rows.decode().split("\n")
+        old_names = _apart(kept.names)
         old_stamps = [kept.stamps[at : at + _STAMP_BYTES] for at in range(0, len(kept.stamps), _STAMP_BYTES)]
-        if not len(old_names) == len(old_rows) == len(old_stamps):
-            return [None] * len(names)  # there was none, or we did not write that
-        known = dict(zip(zip(old_names, old_stamps, strict=True), old_rows, strict=True))
+        known = dict(zip(zip(old_names, old_stamps, strict=True), rows.split("\n"), strict=True))
         return [known.get((name, stamps_of([status]).tobytes())) for name, status in zip(names, statuses, strict=True)]
 
     def keep(
@@ -221,7 +223,24 @@ class DigestCache:
             found[os.fsdecode(path)] = _Kept(device, *texts)
         if position != len(data) - _DIGEST_BYTES:
             raise ValueError("not as long as it says")
-        return found, dict(header["listings"])
+        listings = dict(header["listings"])
+        if not all(map(is_sha256, listings.values())):
+            raise ValueError("we did not write that")
+        return found, listings
+
+
+def _rows_of(kept: _Kept) -> str | None:
+    """The rows, None where `keep` did not write that: what has the right sums may still be anybody's who could sum."""
+    names = kept.names.count(b"/") + 1 if kept.names else 0
+    rows = kept.rows.count(b"\n") + 1 if kept.rows else 0
+    if not names == rows == len(kept.stamps) / _STAMP_BYTES:
+        return None
+    if any(joined and _NO_NAME.search(joined) for joined in (kept.names, kept.directories)):
+        return None
+    try:
+        return kept.rows.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _joined(names: list[str]) -> bytes:

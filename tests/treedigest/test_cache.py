@@ -6,6 +6,8 @@ import contextlib
 import hashlib
 import os
 import random
+import re
+import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -184,6 +186,69 @@ def test_a_directory_with_more_rows_than_names_counts_as_unknown(workspace: Path
     read.clear()
     assert cached(workspace, cache) == tree_digest(workspace, level="fast").sha256
     assert read[:2] == ["a", "b"]
+
+
+def forged(cache: DigestCache, old: bytes, new: bytes) -> None:
+    """Put `new` for `old` into what is kept of directories, with all lengths and the sum as they should be."""
+    body = cache.path.read_bytes()[:-32]
+    at = body.index(b"\n") + 1
+    parts, lengths = [body[:at]], struct.Struct("<QIIIIII")
+    while at < len(body):
+        device, *sizes = lengths.unpack_from(body, at)
+        at += lengths.size
+        texts = []
+        for size in sizes:
+            texts.append(body[at : at + size].replace(old, new))
+            at += size
+        parts += [lengths.pack(device, *map(len, texts)), *texts]
+    change = b"".join(parts)
+    assert change != body
+    cache.path.write_bytes(change + hashlib.sha256(change).digest())
+
+
+FORGERIES = {
+    "rows that are no text": (b'{"kind"', b'\xff{"kind"'),
+    "rows that are half a character": (b'{"kind"', b'\xc3'),
+    "a row more": (b'{"kind"', b'\n{"kind"'),
+    "a name more": (b"afile", b"afile/bfile"),
+    "no name": (b"afile", b""),
+    "an empty name": (b"afile", b"/"),
+    "its own directory": (b"afile", b"."),
+    "a name above": (b"afile", b".."),
+    "a path above": (b"afile", b"../afile"),
+    "a name that none can have": (b"afile", b"a\0ile"),
+    "a directory above": (b"within", b"../within"),
+    "a directory that none can be": (b"within", b"with\0n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", FORGERIES)
+@pytest.mark.parametrize("touched", [False, True])
+def test_what_keep_cannot_have_written_counts_as_unknown(
+    change: str, touched: bool, workspace: Path, cache: DigestCache, read: list[str]
+) -> None:
+    (workspace / "afile").write_text("x")
+    (workspace / "within").mkdir()
+    cached(settle(workspace), cache)
+    cached(settle(workspace), cache)
+    forged(cache, *FORGERIES[change])
+    if touched:
+        (workspace / "other").write_text("y")  # so that rows have to be told apart
+    wanted = tree_digest(workspace, level="fast").sha256
+    read.clear()
+    assert cached(workspace, cache) == wanted
+    assert "afile" in read or "directory" in change
+
+
+@pytest.mark.parametrize("listing", ["3", "null", '"short"', '{"a": "b"}', '["x"]', f'"{"Z" * 64}"'])
+def test_listings_that_are_no_digests_count_as_unknown(listing: str, workspace: Path, cache: DigestCache) -> None:
+    settle(repository(workspace, "afile"))
+    first = cached(settle(workspace), cache)
+    body = cache.path.read_bytes()[:-32]
+    change = re.sub(rb'(?<="listings": \{)("[0-9a-f]{64}": )"[0-9a-f]{64}"', rb"\g<1>" + listing.encode(), body)
+    assert change != body
+    cache.path.write_bytes(change + hashlib.sha256(change).digest())
+    assert cached(workspace, cache) == first == tree_digest(workspace).sha256
 
 
 def test_an_unchanged_directory_is_not_listed_again(workspace: Path, cache: DigestCache, monkeypatch: pytest.MonkeyPatch) -> None:
