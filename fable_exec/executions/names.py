@@ -1,17 +1,16 @@
 """Where an execution lies and what its files are called. Pure but for the look at the environment of this process.
 
-The root is FABLE_EXEC_STATE_DIR itself, else `fable-exec/executions` in the platform's directory for the state of programs
-(XDG Base Directory Specification 0.8, XDG_STATE_HOME).
+The root is FABLE_EXEC_STATE_DIR itself, else `fable-exec/executions` in the platform's directory for the state of programs.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import uuid
 from pathlib import Path
 
-from fable_exec.errors import InvalidRequest
+from fable_exec.errors import InvalidRequest, PolicyError
+from fable_exec.statehome import state_homes
 
 __all__ = [
     "ATTESTATION_NAME",
@@ -44,18 +43,18 @@ _LOCK_SUFFIX = ".lock"
 
 
 def default_root() -> Path:
-    """The directory of all executions by this process's environment, absolute; it need not exist."""
+    """The directory of all executions by this process's environment, absolute; it need not exist.
+
+    Raises:
+        PolicyError: this user has no home, and the environment names no place.
+    """
     given = os.environ.get(STATE_DIR_VARIABLE)
-    return Path(given).absolute() if given else _state_home() / "fable-exec" / "executions"
-
-
-def _state_home() -> Path:
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    given = os.environ.get("XDG_STATE_HOME", "")
-    return Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"
+    if given:
+        return Path(given).absolute()
+    homes = state_homes()
+    if not homes:
+        raise PolicyError.of([(STATE_DIR_VARIABLE, "must name a directory: this user has no home here")], "invalid setting")
+    return homes[0] / "fable-exec" / "executions"
 
 
 def canonical_id(text: str | uuid.UUID) -> str:

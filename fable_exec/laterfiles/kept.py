@@ -6,9 +6,10 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Iterator
 
 import attrs
+
+from fable_exec.statehome import state_homes
 
 __all__ = ["ABOUT", "DIRECTORY", "Contents", "contents_of", "is_outside", "items_in", "open_own", "size_of", "standard_place"]
 
@@ -30,22 +31,13 @@ class Contents:
 
 
 def standard_place(workspace_path: str) -> str:
-    """The quarantine of this user for a workspace: in $XDG_STATE_HOME, in ~/.local/state, or below /var/tmp.
+    """The quarantine of this user for a workspace: where programs keep their state, or below /var/tmp.
 
     The first that can be had outside the workspace; nothing is made yet.
     """
-    candidates = [*_state_homes(), f"/var/tmp/fable-exec-{os.geteuid()}"]
+    candidates = [*(str(home / "fable-exec") for home in state_homes()), f"/var/tmp/fable-exec-{os.geteuid()}"]
     usable = [place for place in candidates if is_outside(place, workspace_path) and _can_be_made(place)]
     return os.path.join((usable or candidates[-1:])[0], "quarantine")
-
-
-def _state_homes() -> Iterator[str]:
-    named = os.environ.get("XDG_STATE_HOME", "")
-    if os.path.isabs(named):  # the XDG base directory specification: others are to be ignored
-        yield os.path.join(named, "fable-exec")
-    home = os.path.expanduser("~")
-    if os.path.isdir(home):
-        yield os.path.join(home, ".local/state/fable-exec")
 
 
 def _can_be_made(path: str) -> bool:
