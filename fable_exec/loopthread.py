@@ -144,19 +144,25 @@ class _Call(Generic[_T]):
 
     def cancel(self) -> None:
         """Cancel it; it has begun by then, or is about to."""
-        self._loop.call_soon_threadsafe(lambda: self._task.cancel())
+        self._loop.call_soon_threadsafe(lambda: self._outcome.cancel())
 
     def result(self) -> _T:
         """What came of it, once it has ended."""
-        return self._task.result()
+        return self._outcome.result()
 
     def _begin(self) -> None:
-        self._task = self._loop.create_task(self._work)
-        self._task.add_done_callback(self._has_ended)
+        try:
+            self._outcome: asyncio.Future[_T] = self._loop.create_task(self._work)
+        except BaseException as error:  # no coroutine, or a factory of tasks that wants none of it
+            self._outcome = self._loop.create_future()
+            self._outcome.set_exception(error)
+            if asyncio.iscoroutine(self._work):
+                self._work.close()
+        self._outcome.add_done_callback(self._has_ended)
 
-    def _has_ended(self, task: asyncio.Task[_T]) -> None:
-        if not task.cancelled():
-            task.exception()  # it is known, also where the one who asked no longer asks for it
+    def _has_ended(self, outcome: asyncio.Future[_T]) -> None:
+        if not outcome.cancelled():
+            outcome.exception()  # it is known, also where the one who asked no longer asks for it
         self._ended()
 
 

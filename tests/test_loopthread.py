@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -147,3 +149,22 @@ def test_another_loop_is_told_of_the_end(loop: LoopThread) -> None:
             await loop.wait_elsewhere(answer("late"))
 
     asyncio.run(act())
+
+
+def test_work_that_cannot_begin_is_told_and_not_waited_for(loop: LoopThread) -> None:
+    def refusing(running: asyncio.AbstractEventLoop, work: Any, **more: Any) -> asyncio.Task[Any]:
+        if getattr(work, "cr_code", None) is answer.__code__:
+            raise LookupError("no task today")
+        return asyncio.Task(work, loop=running, **more)
+
+    async def refuse() -> None:
+        asyncio.get_running_loop().set_task_factory(refusing)
+
+    loop.wait(refuse())
+    work = answer("never begun")
+    with pytest.raises(LookupError, match="no task today"):
+        loop.wait(work)
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
+    with pytest.raises(TypeError, match="coroutine"):
+        loop.wait("no work")  # type: ignore[arg-type]  # by a caller whom nobody checked
+    loop.wait(refuse())
