@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import threading
 from collections.abc import Iterator
 
@@ -53,6 +54,49 @@ def test_what_the_peer_does_not_take_waits_in_order_and_never_blocks(pipe: tuple
 def test_the_mode_of_the_descriptor_is_left_alone(pipe: tuple[int, int]) -> None:
     Outbox(pipe[1], lambda: None).post(b"x" * 1_000_000)
     assert os.get_blocking(pipe[1])
+
+
+class FilledMeanwhile:
+    """poll(2), and right after it somebody who shares the open file, has made it non-blocking and is quicker."""
+
+    def __init__(self, poll: select.poll, write: int) -> None:
+        self._poll, self._write = poll, write
+        self.filled = 0
+
+    def poll(self, milliseconds: int) -> list[tuple[int, int]]:
+        ready = self._poll.poll(milliseconds)
+        try:
+            while ready:
+                self.filled += os.write(self._write, b"-" * 4096)
+        except BlockingIOError:
+            pass
+        return ready
+
+
+def test_what_others_were_quicker_to_fill_breaks_nothing_and_loses_nothing(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[int] = []
+    outbox = Outbox(pipe[1], lambda: woken.append(1))
+    os.set_blocking(pipe[1], False)
+    with monkeypatch.context() as patched:
+        patched.setattr(outbox, "_poll", quicker := FilledMeanwhile(outbox._poll, pipe[1]))
+        outbox.post(b"hello\n")
+        outbox.flush()
+    assert (outbox.broken, outbox.pending_bytes, woken) == (False, 6, [1])
+    assert read_all(pipe[0], outbox, quicker.filled) == b"-" * quicker.filled
+    outbox.flush()
+    assert os.read(pipe[0], 100) == b"hello\n"
+    assert not os.get_blocking(pipe[1])
+
+
+def test_a_line_longer_than_there_is_room_is_whole_also_where_the_descriptor_does_not_block(pipe: tuple[int, int]) -> None:
+    outbox = Outbox(pipe[1], lambda: None)
+    os.set_blocking(pipe[1], False)
+    line = bytes(range(256)) * 2000
+    outbox.post(line)
+    assert 0 < outbox.pending_bytes < len(line)
+    assert (read_all(pipe[0], outbox, len(line)), outbox.pending_bytes) == (line, 0)
 
 
 def test_workers_wait_before_they_encode(pipe: tuple[int, int]) -> None:
