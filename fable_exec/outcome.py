@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 from enum import Enum
-from typing import Literal
+from typing import Literal, get_args
 
 import attrs
 
@@ -194,7 +194,7 @@ class OutputBuffer:
     def __init__(self, max_bytes: int, mode: OnOutputLimit = "kill") -> None:
         if max_bytes < 1:
             raise ValueError(f"max_bytes must be at least 1, not {max_bytes}")
-        if mode not in ("kill", "truncate"):
+        if mode not in get_args(OnOutputLimit):
             raise ValueError(f'mode must be "kill" or "truncate", not {mode!r}')
         self.max_bytes = max_bytes
         self.total_bytes = 0

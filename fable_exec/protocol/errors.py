@@ -45,7 +45,7 @@ _BY_NAME: Mapping[str, type[errors.FableExecError]] = {
 }
 
 
-def wire_error_name(error: BaseException, action: str | None = None) -> str:
+def wire_error_name(error: BaseException, action: str | None) -> str:
     """The word for `error`. A missing file has another one when it was to be read, as it always had."""
     if action == "inspect_files" and isinstance(error, FileNotFoundError):
         return "ValueError"

@@ -7,11 +7,12 @@ A request that exists is well formed; whether it is allowed is decided elsewhere
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal, TypeAlias, cast
+from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
 
 import attrs
 
 from fable_exec.errors import InvalidRequest
+from fable_exec.outcome import OnOutputLimit
 from fable_exec.protocol import rules
 
 __all__ = [
@@ -40,7 +41,6 @@ __all__ = [
 ]
 
 Encoding: TypeAlias = Literal["utf-8", "base64"]
-OnOutputLimit: TypeAlias = Literal["kill", "truncate"]
 
 _RULE = "fable_exec.rule"
 _ENCODING = rules.one_of("utf-8", "base64")
@@ -213,7 +213,7 @@ class CommandRequest(Request):
     stdin: bytes | None = attrs.field(default=None, metadata=_by(rules.optional(rules.data)))
     env: Mapping[str, str] = attrs.field(factory=dict, hash=False, metadata=_by(rules.environment))
     on_output_limit: OnOutputLimit | None = attrs.field(
-        default=None, metadata=_by(rules.optional(rules.one_of("kill", "truncate")))
+        default=None, metadata=_by(rules.optional(rules.one_of(*get_args(OnOutputLimit))))
     )
 
 

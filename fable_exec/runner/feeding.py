@@ -6,12 +6,11 @@ Safe among threads: a descriptor that one thread closes while another writes to 
 from __future__ import annotations
 
 import os
-import select
 import signal
 
 from fable_exec._sys.forks import ProcessLock
 
-PIECE_BYTES = select.PIPE_BUF * 16 if hasattr(select, "PIPE_BUF") else 1 << 16
+PIECE_BYTES = 1 << 16
 
 
 class CommandInput:

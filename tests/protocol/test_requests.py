@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import attrs
 import pytest
@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from fable_exec import protocol as p
 from fable_exec.errors import InvalidJson, InvalidRequest
 from fable_exec.frames import encode_frame
+from fable_exec.outcome import OnOutputLimit
+from fable_exec.policy import BrokerPolicy, json_schema
 from fable_exec.testing.strategies import json_values, request_lines, request_members
 from tests.protocol.examples import REQUESTS, SHA
 
@@ -264,3 +266,11 @@ def test_no_line_makes_decoding_raise_anything_but_invalid_request(line: bytes) 
         assert answer["error"] in ("ValueError", "JSONDecodeError")
         assert (answer["error"] == "JSONDecodeError") is isinstance(error, InvalidJson)
         assert len(encode_frame(answer)) < 10_000
+
+
+def test_what_happens_at_the_cap_is_one_set_of_words_everywhere() -> None:
+    words = get_args(OnOutputLimit)
+    assert get_args(get_type_hints(BrokerPolicy)["on_output_limit"]) == words
+    assert json_schema()["properties"]["on_output_limit"]["anyOf"][0]["enum"] == list(words)
+    for word in words:
+        assert p.ExecuteCommand(command=("ls",), on_output_limit=word).on_output_limit == word

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import strategies as st
 
+from fable_exec.outcome import OnOutputLimit
 from fable_exec.policy import (
     PROTECTIONS,
     ArgumentPolicy,
@@ -105,7 +106,7 @@ _POLICIES = st.builds(
     ),
     max_output_bytes=st.integers(1, 2**53 - 1),
     write_token_digest=st.sampled_from([None, "a" * 64, "b" * 64]),
-    on_output_limit=st.sampled_from(["kill", "truncate"]),
+    on_output_limit=st.sampled_from(get_args(OnOutputLimit)),
     environment=_ENVIRONMENTS,
     limits=_LIMITS,
     paths=_PATHS,
