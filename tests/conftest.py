@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import gc
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +24,8 @@ _missing_abilities: collections.Counter[tuple[str, str]] = collections.Counter()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what it does not wait for; ours would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):  # one of several workers; each has its own directory beside those of the others
         config.pluginmanager.register(turns.Turns(Path(config.getoption("basetemp")).parent))
 
