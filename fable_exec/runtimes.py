@@ -26,6 +26,7 @@ _SHOWN_CHARACTERS = 200
 _SYSTEM_FILES = (
     *("/etc/hosts", "/etc/localtime", "/etc/nsswitch.conf", "/etc/resolv.conf"),
     *("/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem", "/etc/ssl/certs"),
+    "/etc/ssl/certs/ca-certificates.crt",
 )
 """What names, times and certificates are looked up in. Some systems keep them elsewhere and put links into /etc:
 systemd-resolved, NetworkManager and resolvconf in /run, WSL in /mnt/wsl, others in /var/lib."""
@@ -48,29 +49,56 @@ def system_links() -> tuple[str, ...]:
     return tuple(path for name in _SYSTEM_FILES for path in _hops(name))
 
 
-def system_secrets() -> tuple[str, ...]:
+def system_secrets(opened: Iterable[str] = ()) -> tuple[str, ...]:
     """The files and directories of /etc that are closed to other users, as they are now, for root, who may read them all; nothing
     for another user.
+
+    Args:
+        opened: absolute paths that commands get all the same, with all below them; what lies beside them in a closed directory is
+            named by itself.
     """
     is_root = getattr(os, "geteuid", lambda: -1)() == 0
-    return tuple(_closed_to_others("/etc")) if is_root else ()
+    return tuple(_closed_in("/etc", frozenset(opened), is_closed=False)) if is_root else ()
 
 
-def _closed_to_others(directory: str) -> Iterator[str]:
-    entries: list[os.DirEntry[str]] = []
-    with suppress(OSError), os.scandir(directory) as listing:
-        entries = [entry for entry in listing if not entry.is_symlink() and entry.path not in _FOR_EVERYBODY]
+def _closed_in(directory: str, opened: frozenset[str], *, is_closed: bool) -> Iterator[str]:
+    try:
+        with os.scandir(directory) as listing:
+            entries = list(listing)
+    except OSError:
+        yield directory  # what one cannot look into may hold anything
+        return
     for entry in entries:
+        if entry.path in opened:
+            continue
         try:
             mode = entry.stat(follow_symlinks=False).st_mode
         except OSError:
             yield entry.path  # what one cannot look at hides nothing that stands beside it
             continue
-        is_directory = stat.S_ISDIR(mode)
-        if is_directory and (mode & stat.S_IXOTH or any(path.startswith(f"{entry.path}/") for path in _FOR_EVERYBODY)):
-            yield from _closed_to_others(entry.path)
-        elif is_directory or not mode & stat.S_IROTH:
-            yield entry.path
+        yield from _closed_of(entry.path, mode, opened, is_closed)
+
+
+def _closed_of(path: str, mode: int, opened: frozenset[str], is_closed: bool) -> Iterator[str]:
+    """The same of one entry. `is_closed`: it lies where others cannot come."""
+    is_directory, needed = stat.S_ISDIR(mode), path in _FOR_EVERYBODY
+    if stat.S_ISLNK(mode):
+        return  # it leads to what is judged by itself
+    if not is_directory:
+        if not needed and (is_closed or not mode & stat.S_IROTH):
+            yield path
+        return
+    is_closed = is_closed or not mode & stat.S_IXOTH
+    if needed and is_closed:
+        return  # a strict umask has closed it, and what is in it
+    if not is_closed or _holds_any(path, opened) or _holds_any(path, _FOR_EVERYBODY):
+        yield from _closed_in(path, opened, is_closed=is_closed)
+    else:
+        yield path
+
+
+def _holds_any(directory: str, paths: Iterable[str]) -> bool:
+    return any(path.startswith(f"{directory}/") for path in paths)
 
 
 def _needs(executable: Executable) -> Iterator[str]:

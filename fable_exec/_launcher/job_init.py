@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from . import kernel, steps, wire
 from .confine_steps import protect_this_process
+from .covers import Covers, covered
 from .ending import end_children, signal_everybody, stop_children, terminate_tree
 from .gate import fork_at_gate
 from .job_leader import Leader, fault, report
@@ -79,6 +80,7 @@ class _Init:
         self._watch: Watch | None = None
         self._looks = False
         self._warned = False
+        self._covered = covered(plan["stage"])
 
     def serve(self) -> None:
         """Make the leader once the keeper says so, then reap and answer."""
@@ -96,7 +98,7 @@ class _Init:
     def _make_leader(self, word: wire.Packet) -> None:
         """Fork it, and give up what is its own. It prepares itself: whoever stays should touch, and be able to do, little."""
         protect_this_process()
-        prepared, theirs = os.pipe() if self._plan["watched_limits"] else (-1, -1)
+        prepared, theirs = os.pipe() if self._plan["watched_limits"] or self._covered else (-1, -1)
         leader = Leader(self._plan, self._request, self._ends.channel, self._ends.streams, word, theirs)
         limits = () if self._request["canary"] else self._plan["command_limits"]
         self._leader = steps.run("fork", lambda: fork_at_gate(self._ends.gate, self._ends.answer, limits, leader.prepare))
@@ -104,17 +106,26 @@ class _Init:
         self._ready.watch(self._handle, self._leader_ended)
         # A job of the same user could otherwise look into its init, or put words in its mouth (ptrace(2)).
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-        kernel.drop_capabilities()
+        if self._covered:
+            kernel.keep_launcher_capabilities()  # to cover again what the host replaces
+        else:
+            kernel.drop_capabilities()
         for descriptor in {self._ends.gate, self._ends.answer, *self._ends.streams, *word[1]}:  # both outputs are one
             os.close(descriptor)
         if prepared >= 0:
             os.close(theirs)
-            self._ready.watch(prepared, lambda: self._watch_tree(prepared))
+            self._ready.watch(prepared, lambda: self._is_prepared(prepared))
 
-    def _watch_tree(self, prepared: int) -> None:
-        """From now on, when the leader is at its gate: /proc is the namespace's own."""
+    def _is_prepared(self, prepared: int) -> None:
+        """The leader is at its gate: the root is the job's, and /proc the namespace's own."""
         self._ready.unwatch(prepared)
         os.close(prepared)
+        if self._covered:
+            Covers(self._covered).watch(self._ready)
+        if self._plan["watched_limits"]:
+            self._watch_tree()
+
+    def _watch_tree(self) -> None:
         self._files = ProcessFiles()
         self._watch, self._looks = Watch(dict(self._plan["watched_limits"]), time.monotonic()), True
 

@@ -10,6 +10,7 @@ import os
 import stat
 
 from . import kernel, kernel_mount
+from .kernel_fs import RESOLVE_IN_ROOT, openat2
 from .linuxos import O_PATH
 
 MS_SHARED = 1 << 20
@@ -73,19 +74,34 @@ def bind(source: str, target: str, access: str, need: str, mounts: str = "all") 
 
 
 def cover(target: str) -> None:
-    """Put an empty read-only file or directory over `target`, if it is there."""
-    place = _new_root.path + target
+    """Put an empty read-only file or directory over `target`, if it is there and none is over it; also once the root is entered.
+
+    Links on the way lead to places of the new root. One that `target` is itself is left alone.
+    """
+    root = os.open(_new_root.path or "/", O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        found = os.lstat(place)
+        place = openat2(root, target.lstrip("/"), O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, resolve=RESOLVE_IN_ROOT)
     except OSError:
         return
+    finally:
+        os.close(root)
+    try:
+        _cover_one(place)
+    finally:
+        os.close(place)
+
+
+def _cover_one(place: int) -> None:
+    found = os.fstat(place)
     if stat.S_ISLNK(found.st_mode):
         return
-    kind = "directory" if stat.S_ISDIR(found.st_mode) else "file"
-    tree = kernel_mount.open_tree(f"{_new_root.path}{_COVERED}/{kind}", recursive=False)
+    empty = f"{_new_root.path}{_COVERED}/{'directory' if stat.S_ISDIR(found.st_mode) else 'file'}"
+    if os.path.samestat(os.lstat(empty), found):
+        return
+    tree = kernel_mount.open_tree(empty, recursive=False)
     try:
         kernel_mount.set_attributes(tree, _READ_ONLY, recursive=False)
-        _attach(tree, target, is_directory=kind == "directory")
+        kernel_mount.attach(tree, place)
     finally:
         os.close(tree)
 

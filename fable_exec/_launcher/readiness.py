@@ -19,10 +19,10 @@ class Readiness:
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[], object]] = {}
 
-    def watch(self, descriptor: int, handler: Callable[[], object], *, writable: bool = False) -> None:
-        """Call `handler` whenever `descriptor` can be read (or written)."""
+    def watch(self, descriptor: int, handler: Callable[[], object], *, writable: bool = False, urgent: bool = False) -> None:
+        """Call `handler` whenever `descriptor` can be read (or written; or has what poll(2) calls urgent)."""
         self._handlers[descriptor] = handler
-        self._poll.register(descriptor, select.POLLOUT if writable else select.POLLIN)
+        self._poll.register(descriptor, select.POLLPRI if urgent else select.POLLOUT if writable else select.POLLIN)
 
     def unwatch(self, descriptor: int) -> None:
         """Stop; to be called before `descriptor` is closed. Nothing happens when it is not watched."""

@@ -14,6 +14,7 @@ import socket
 from functools import partial
 
 from . import kernel, steps, wire
+from .covers import Covers, covered
 from .linuxos import pidfd_open
 from .pins import Pins, Refused
 from .readiness import Readiness
@@ -67,6 +68,10 @@ class Stager:
         self._ready = Readiness()
         self._ledger = Ledger()
         self._wanted = True
+        paths = covered(plan["stage"])
+        self._covers = Covers(paths) if paths else None
+        if self._covers is not None:
+            self._covers.watch(self._ready)
         self._ready.watch(requests.fileno(), self._serve_request)
         self._ready.watch(alive, self._stop)
 
@@ -116,6 +121,8 @@ class Stager:
     def _keep_pins(self, paths: list[str]) -> Refused | None:
         """Pin `paths` besides those that are pinned already."""
         try:
+            if self._covers is not None:
+                self._covers.keep()
             return self._pins.hold(paths)
         except OSError as error:
             return Refused(error.errno or errno.EIO, "the workspace", len(paths))

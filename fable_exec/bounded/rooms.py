@@ -150,12 +150,13 @@ def linux_room(
     wanted = attrs.evolve(policy.confinement if confinement is None else confinement, observe="off")
 
     def plan_for(support: Support) -> Plan:
+        readable, changed = (*system_links(), *wanted.runtime_read_paths), (*writable, *wanted.runtime_write_paths)
         view = FileView(
             workspace=str(workspace),
             writable=True,
-            runtime_paths=(*system_links(), *wanted.runtime_read_paths),
-            writable_paths=(*writable, *wanted.runtime_write_paths),
-            hidden=system_secrets(),
+            runtime_paths=readable,
+            writable_paths=changed,
+            hidden=system_secrets((*readable, *changed, str(workspace))),
         )
         return compile_plan(policy.launch, support, wanted, view, policy.limits, insist=False)
 

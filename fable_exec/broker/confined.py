@@ -182,7 +182,8 @@ class ConfinedCommands:
 
     @functools.cached_property
     def _hidden(self) -> tuple[str, ...]:
-        return system_secrets()
+        besides = self._policy.confinement.runtime_write_paths
+        return system_secrets((*self._runtime_paths, *besides, self._workspace_path))
 
     def _pins_hold(self) -> bool:
         """Whether what is pinned stays as it is: pins are mounts."""

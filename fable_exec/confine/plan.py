@@ -25,6 +25,7 @@ ResourceLimit = tuple[str, int, int]
 WatchedLimit = tuple[str, int]
 """Name, and the most that the whole tree of a command may have."""
 
+_PRIVATE = "{private}"
 PRIVATE_ENVIRONMENT = (("HOME", "{private}/home"), ("TMPDIR", "{private}/tmp"))
 _SLOTS_AHEAD = 2
 _INSTRUCTION_BYTES = 8  # struct sock_filter
@@ -123,7 +124,7 @@ def _shown(word: Any) -> str:
 def _placed(word: Any, private: str) -> Any:
     """`word` with the private directory put in; lists and tables are searched too."""
     if isinstance(word, str):
-        return word.replace("{private}", private)
+        return private + word[len(_PRIVATE) :] if word.startswith(_PRIVATE) else word  # paths of the host begin with "/"
     if isinstance(word, dict):
         return {name: _placed(each, private) for name, each in word.items()}
     return [_placed(each, private) for each in word] if isinstance(word, (list, tuple)) else word

@@ -77,7 +77,7 @@ class FileView:
         writable_paths: absolute paths of directories besides the workspace that may be written whatever `writable` says, without
             what is mounted below them.
         hidden: absolute paths in the system directories that are empty for commands besides SECRET_FILES, save what the other
-            paths are, lie in or hold.
+            paths are, lie in or hold. (What else is in a directory that one of them lies in is to be named by itself.)
     """
 
     workspace: str
@@ -89,7 +89,7 @@ class FileView:
     @property
     def secrets(self) -> tuple[str, ...]:
         """All that is empty for commands, each once."""
-        opened = (*self.runtime_paths, *self.writable_paths)
+        opened = (*self.runtime_paths, *self.writable_paths, self.workspace)
         more = (path for path in self.hidden if not _is_below(path, (*SECRET_FILES, *opened)))
         return (*SECRET_FILES, *(path for path in more if not any(_is_below(each, (path,)) for each in opened)))
 

@@ -236,12 +236,14 @@ def _executable(spec: ExecutionSpec, executables: AllowedExecutables) -> Executa
 
 
 def _plan(policy: BrokerPolicy, runtime: Path, readable: tuple[str, ...], zygote: KeeperZygote) -> Plan:
+    read = (*readable, *policy.confinement.runtime_read_paths)
+    written = (str(runtime), *policy.confinement.runtime_write_paths)
     view = FileView(
         workspace=str(policy.workspace),
         writable=True,
-        runtime_paths=(*readable, *policy.confinement.runtime_read_paths),
-        writable_paths=(str(runtime), *policy.confinement.runtime_write_paths),
-        hidden=zygote.system_secrets,
+        runtime_paths=read,
+        writable_paths=written,
+        hidden=zygote.system_secrets((*read, *written, str(policy.workspace))),
     )
     return compile_kept_plan(policy.launch, zygote.support, policy.confinement, view, policy.limits, insist=False)
 

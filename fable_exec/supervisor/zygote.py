@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import select
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -72,6 +71,7 @@ class KeeperZygote:
         self._owner = os.getpid()
         self._sending = ProcessLock()
         self._is_closed = False
+        self._secrets: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._socket, theirs = _socket_pair()
         try:
             self._program = Program(["-S", str(_PROGRAM), _OWN_LIBRARY, *_LIBRARIES], theirs.fileno())
@@ -99,10 +99,13 @@ class KeeperZygote:
         if self.support.shortage:
             raise LaunchFailed.at("probe", self.support.shortage, _WHO)
 
-    @functools.cached_property
-    def system_secrets(self) -> tuple[str, ...]:
-        """What of /etc jobs must not see, as it was when the first one was planned: to look at all of it takes milliseconds."""
-        return system_secrets()
+    def system_secrets(self, opened: Iterable[str]) -> tuple[str, ...]:
+        """What of /etc jobs must not see besides what is `opened` for them, as it was when the first such one was planned: to
+        look at all of it takes milliseconds."""
+        of_system = tuple(path for path in opened if path.startswith("/etc/"))
+        if of_system not in self._secrets:
+            self._secrets[of_system] = system_secrets(of_system)
+        return self._secrets[of_system]
 
     def ask(self, request: KeepRequest) -> Waiting:
         """Have a keeper made for `request`. Raises BrokerGone when the zygote is gone: then nothing was asked."""
