@@ -1,4 +1,5 @@
-"""What of /etc is closed to other users, for commands of root: also what is replaced, made again, oddly named, or beside what is open.
+"""What of /etc is closed to other users, for commands of root: also what is replaced, made again, oddly named, or beside what is
+opened.
 
 Each test has an /etc of its own, in a mount namespace. Another user finds the same by the modes alone.
 """
