@@ -247,10 +247,18 @@ class AgentWorkspace:
         return self._named(await self._broker.remove_path(self._view.inner(path), recursive=recursive))
 
     async def exists(self, path: str) -> bool:
-        """Whether something has that name, a link that leads nowhere too. Raises PathDenied where the rules refuse the path."""
+        """Whether something has that name, a link that leads nowhere too.
+
+        Raises:
+            PathDenied: the rules refuse the path. PathNotFound: the workspace itself is gone (reason "workspace-gone").
+        """
         try:
             await self.stat(path)
-        except (PathNotFound, PathNotDirectory):
+        except PathNotFound as missing:
+            if missing.reason == "workspace-gone":
+                raise
+            return False
+        except PathNotDirectory:
             return False
         return True
 

@@ -263,6 +263,19 @@ def test_paths_that_leave_the_workspace_are_refused_in_either_view(view: str, wo
     assert (beside / "secret").read_text() == "s"
 
 
+@pytest.mark.parametrize("door", ASYNC_DOORS)
+def test_in_a_workspace_that_is_gone_no_name_is_said_to_be_free(door: str, workspace: Path) -> None:
+    async def body(ws: AgentWorkspace) -> None:
+        assert not await ws.exists("name")
+        workspace.rmdir()
+        for path in ("name", "."):
+            with pytest.raises(PathNotFound) as caught:
+                await ws.exists(path)
+            assert caught.value.reason == "workspace-gone"
+
+    within(shell_policy(workspace), body, door=door)
+
+
 def test_while_locked_nothing_is_written(workspace: Path) -> None:
     (workspace / "a").write_text("as it was")
 
