@@ -13,12 +13,13 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fable_exec.adapters.modes import check_writable
 from fable_exec.adapters.statuses import Completed, completed, refused
 from fable_exec.adapters.values import RunRequest
 from fable_exec.adapters.workspace import AgentWorkspace
 from fable_exec.broker import AsyncExecutionBroker
 from fable_exec.calls.building import as_bytes
-from fable_exec.errors import Denied, LaunchFailed, PolicyError
+from fable_exec.errors import LaunchFailed, PolicyError
 from fable_exec.policy import BrokerPolicy, read_document
 
 __all__ = ["DEFAULT_DOCUMENT", "InspectOperations"]
@@ -112,13 +113,6 @@ class InspectOperations:
         return await self.workspace.read_bytes(path)
 
     async def write(self, path: str, contents: str | bytes) -> None:
-        """Give a file exactly `contents`; missing parents are made. PermissionError for one that this user may not write to."""
-        await self._check_writable(path)
+        """Give a file exactly `contents`; missing parents are made. PermissionError for one that nobody may write to."""
+        await check_writable(self.workspace, path)
         await self.workspace.write_bytes(path, as_bytes(contents, "contents"))
-
-    async def _check_writable(self, path: str) -> None:
-        """A file is replaced whole, which needs no permission on what it replaces; inspect-ai counts on that one."""
-        if await self.workspace.exists(path):
-            found = await self.workspace.stat(path)
-            if found.kind == "file" and not found.mode & 0o222:
-                raise Denied(f"{path!a:.200} is not writable")

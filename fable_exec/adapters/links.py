@@ -15,13 +15,15 @@ _MAX_LINKS = 40
 _DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def resolved(path: str, root: str) -> str:
+def resolved(path: str, root: str, *, last: bool = True) -> str:
     """`path` without links, "." and "..", as realpath(3) has it; what is missing stays as it is written.
 
-    Links are read below `root` alone: where the path leaves it, the rest is text, and the broker will refuse it.
+    Links are read below `root` alone: where the path leaves it, the rest is text, and the broker will refuse it. So is all of it
+    where `root` is gone.
 
     Args:
         path: absolute. root: the workspace, absolute and without links.
+        last: whether a link that is named last is followed too. Without, the answer is where that link itself stands.
 
     Raises:
         OSError: of errno ELOOP, after 40 links.
@@ -35,7 +37,8 @@ def resolved(path: str, root: str) -> str:
             done = done[:-1]
             continue
         done.append(name)
-        target = _target(root, done[len(inside) :]) if done[: len(inside)] == inside and len(done) > len(inside) else None
+        below = done[len(inside) :] if done[: len(inside)] == inside else []
+        target = _target(root, below) if below and (last or waiting) else None
         if target is None:
             continue
         links += 1
@@ -52,7 +55,10 @@ def _names(path: str) -> list[str]:
 
 def _target(root: str, names: list[str]) -> str | None:
     """What the link of these names below `root` says; None if it is none. No link is followed on the way to it."""
-    descriptor = os.open(root, _DIRECTORY)
+    try:
+        descriptor = os.open(root, _DIRECTORY)
+    except OSError:
+        return None
     try:
         for name in names[:-1]:
             below = os.open(name, _DIRECTORY, dir_fd=descriptor)

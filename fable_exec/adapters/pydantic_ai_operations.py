@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from fable_exec.adapters.links import resolved
+from fable_exec.adapters.modes import check_writable
 from fable_exec.adapters.statuses import Completed, completed, refused
 from fable_exec.adapters.values import RunRequest
 from fable_exec.adapters.workspace import AgentWorkspace
-from fable_exec.errors import Denied, InvalidRequest, LaunchFailed, PathDenied, PathError, PathNotDirectory
+from fable_exec.errors import Denied, FableExecError, InvalidRequest, LaunchFailed, PathDenied, PathError, PathNotDirectory
 
 __all__ = ["Entry", "PydanticAiOperations"]
 
@@ -47,6 +48,12 @@ class PydanticAiOperations:
         if workspace.root != str(workspace.policy.workspace):
             raise InvalidRequest('pydantic-ai gives paths to commands, which see the host\'s: the workspace needs view="host"')
 
+    async def working_dir(self) -> str:
+        """Where commands start. Raises BrokerGone or PathNotFound where there is nothing to work with any more."""
+        root = self.workspace.root
+        await self.workspace.stat(root)
+        return root
+
     async def run(
         self,
         command: str | Sequence[str],
@@ -61,31 +68,38 @@ class PydanticAiOperations:
         Raises:
             TypeError: `is_text`, their `shell`, does not fit the form of `command`.
             PathError, PathDenied: `cwd` is not there, or elsewhere.
+            BrokerGone, PathNotFound: the broker or the workspace is gone, or was gone before the command ended, however it did.
         """
         if isinstance(command, str) != is_text:
             raise TypeError("a text needs shell=True, and a sequence of words shell=False")
-        place = None if cwd is None else await self.realpath(cwd)
+        place = None if cwd is None else await self._resolved(cwd)
         words = command if isinstance(command, str) else tuple(command)
         try:
-            return completed(await self.workspace.run(RunRequest(words, cwd=place, env=env or {}, timeout_seconds=timeout)))
-        except PathDenied:
-            raise
-        except (Denied, LaunchFailed) as error:
-            if isinstance(error, LaunchFailed) and error.stage != "exec":
+            done = completed(await self.workspace.run(RunRequest(words, cwd=place, env=env or {}, timeout_seconds=timeout)))
+        except FableExecError as error:
+            if not _is_result(error):
                 raise
-            return refused(error)
+            done = refused(error)
+        await self.working_dir()  # a shell's text is refused where there is no workspace, for what cannot be set up over nothing
+        return done
 
     async def read_bytes(self, path: str) -> bytes:
         """All of a file."""
-        return await self.workspace.read_bytes(await self.realpath(path))
+        return await self.workspace.read_bytes(await self._resolved(path))
 
     async def write_bytes(self, path: str, data: bytes) -> None:
-        """Give a file, or what a link leads to, exactly `data`; missing parents are made."""
-        await self.workspace.write_bytes(await self.realpath(path), data)
+        """Give a file, or what a link leads to, exactly `data`; missing parents are made.
+
+        Raises:
+            PathPermission: nobody may write to it, by its mode.
+        """
+        real = await self._resolved(path)
+        await check_writable(self.workspace, real)
+        await self.workspace.write_bytes(real, data)
 
     async def stat(self, path: str) -> Entry:
         """What a path is, or what it leads to."""
-        found = await self.workspace.stat(await self.realpath(path))
+        found = await self.workspace.stat(await self._resolved(path))
         is_dir = found.kind == "directory"
         return Entry(
             name=posixpath.basename(path.rstrip("/")), path=path, is_dir=is_dir, size=None if is_dir else found.size_bytes
@@ -97,7 +111,7 @@ class PydanticAiOperations:
         Raises:
             PathError: also for more entries than one answer has (EFBIG); a part is never taken for the whole.
         """
-        listing = await self.workspace.list_dir(await self.realpath(path))
+        listing = await self.workspace.list_dir(await self._resolved(path))
         if listing.truncated:
             raise PathError(
                 f"{path!a:.200} has more entries than one answer has: {len(listing.entries)}",
@@ -116,7 +130,7 @@ class PydanticAiOperations:
 
     async def make_dir(self, path: str) -> None:
         """Make a directory and its parents; FileExistsError where something else has the name."""
-        real = await self.realpath(path)
+        real = await self._resolved(path)
         try:
             await self.workspace.make_dir(real)
         except PathNotDirectory:
@@ -125,14 +139,20 @@ class PydanticAiOperations:
             raise
 
     async def remove(self, path: str) -> None:
-        """Remove a file, a link itself, or a directory with all below it."""
-        parent, name = posixpath.split(path.rstrip("/"))
-        await self.workspace.remove(posixpath.join(await self.realpath(parent or "/"), name), recursive=True)
+        """Remove a file, a link itself, or a directory with all below it.
+
+        Raises:
+            InvalidRequest: that is the workspace, or a directory that holds it.
+        """
+        real = await self._resolved(path, last=False)
+        if f"{self.workspace.root}/".startswith(f"{real.rstrip('/')}/"):
+            raise InvalidRequest(f"{path!a:.200} is the workspace, or a directory that holds it: remove what is in the workspace")
+        await self.workspace.remove(real, recursive=True)
 
     async def exists(self, path: str) -> bool:
         """Whether something is there; a link that leads nowhere is nothing."""
         try:
-            return await self.workspace.exists(await self.realpath(path))
+            return await self.workspace.exists(await self._resolved(path))
         except OSError as error:
             if error.errno == errno.ELOOP:
                 return False
@@ -140,12 +160,23 @@ class PydanticAiOperations:
 
     async def realpath(self, path: str) -> str:
         """The path without links; what is missing stays as it is written."""
+        await self.working_dir()
+        return await self._resolved(path)
+
+    async def _resolved(self, path: str, *, last: bool = True) -> str:
         if not path.startswith("/"):
             raise ValueError(f"path must be absolute, not {path!a:.200}")
-        return await asyncio.to_thread(resolved, path, str(self.workspace.policy.workspace))
+        return await asyncio.to_thread(resolved, path, self.workspace.root, last=last)
 
     async def _led_to(self, name: str, path: str) -> Entry:
         try:
             return attrs.evolve(await self.stat(path), name=name)
         except (OSError, InvalidRequest):  # also of a name that no request could give, which is not UTF-8
             return Entry(name=name, path=path, is_dir=False, size=None)
+
+
+def _is_result(error: FableExecError) -> bool:
+    """Whether a shell would have told it by an exit status: a program that may not run, or is not there."""
+    if isinstance(error, LaunchFailed):
+        return error.stage == "exec"
+    return isinstance(error, Denied) and not isinstance(error, PathDenied)

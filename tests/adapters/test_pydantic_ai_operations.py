@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import shutil
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,13 +13,23 @@ from typing import Any
 
 import pytest
 
-from fable_exec import BrokerPolicy, Confinement, InvalidRequest, PathDenied, WritesLocked
+from fable_exec import (
+    BrokerGone,
+    BrokerPolicy,
+    Confinement,
+    InvalidRequest,
+    PathDenied,
+    PathNotFound,
+    PathPermission,
+    WritesLocked,
+)
 from fable_exec.adapters import AgentWorkspace
 from fable_exec.adapters.links import resolved
 from fable_exec.adapters.pydantic_ai_operations import PydanticAiOperations
 from tests.adapters.places import DOORS_BELOW_THE_FACADE, shell_policy, within
 from tests.cli.typed import is_running
-from tests.doors import environment_with
+from tests.doors import DOORS, environment_with
+from tests.hosts import unique_sleep
 from tests.waiting import until
 
 CONFINED = pytest.mark.requires_ability("confinement")
@@ -176,6 +187,97 @@ def test_while_writes_are_locked_every_change_is_refused(workspace: Path) -> Non
     assert (workspace / "file").read_text() == "old"
 
 
+def test_the_workspace_and_what_it_lies_in_are_not_removed_by_whatever_name(workspace: Path) -> None:
+    at, above = str(workspace), str(workspace.parent)
+    (workspace / "sub").mkdir()
+    (workspace / "file").write_text("x")
+    for name, leads_to in {"self": ".", "up": "..", "root": at, "above": above}.items():
+        (workspace / name).symlink_to(leads_to)
+    names = sorted(os.listdir(at))
+    by_names = (at, f"{at}/", f"{at}/.", f"{at}//", above, f"{above}/", "/", "//", "/.", "/..")
+    by_dots = (f"{at}/sub/..", f"{at}/..", f"{at}/none/..", f"{at}/file/..", f"{at}/../{workspace.name}")
+    by_links = (f"{at}/up/{workspace.name}", f"{at}/above/{workspace.name}/", f"{at}/self/..", f"{at}/root/sub/..", f"{at}/up/..")
+
+    async def body(backend: PydanticAiOperations) -> None:
+        for path in (*by_names, *by_dots, *by_links):
+            with pytest.raises(InvalidRequest, match="remove what is in the workspace"):
+                await backend.remove(path)
+            assert sorted(os.listdir(at)) == names, path
+        for path in ("/etc", f"{at}x", f"{above}/other", f"{at}/up/other"):
+            with pytest.raises(PathDenied):
+                await backend.remove(path)
+        for path in ("", ".", "sub"):
+            with pytest.raises(ValueError, match="absolute"):
+                await backend.remove(path)
+        for link in (f"{at}/up/", f"{at}/root/.", f"{at}/self/../{workspace.name}/above", f"{at}/self"):
+            await backend.remove(link)
+        assert sorted(os.listdir(at)) == ["file", "sub"]
+
+    told(shell_policy(workspace), body, unlocked=True)
+
+
+@CONFINED
+@pytest.mark.parametrize("door", DOORS_BELOW_THE_FACADE)
+def test_a_removed_workspace_is_told_and_is_not_an_empty_one(door: str, workspace: Path) -> None:
+    at, marker = str(workspace), unique_sleep()
+
+    async def body(backend: PydanticAiOperations) -> None:
+        assert await backend.working_dir() == at
+        ending = asyncio.ensure_future(backend.run(f"sleep {marker}", is_text=True, timeout=2))
+        assert await asyncio.to_thread(until, lambda: is_running(marker))
+        shutil.rmtree(at)
+        with pytest.raises(PathNotFound, match="workspace-gone"):
+            await ending  # by its deadline; that its directory went is no reason for it to end
+        for act in (
+            backend.working_dir(), backend.exists(at), backend.exists(f"{at}/x"), backend.realpath(at), backend.list_dir(at),
+            backend.read_bytes(f"{at}/x"), backend.remove(f"{at}/x"), backend.write_bytes(f"{at}/x", b""),
+            backend.run(["true"]), backend.run("true", is_text=True),
+        ):  # fmt: skip
+            with pytest.raises(PathNotFound, match="workspace-gone"):
+                await act
+
+    told(shell_policy(workspace), body, door=door, unlocked=True)
+
+
+@CONFINED
+@pytest.mark.parametrize("door", DOORS_BELOW_THE_FACADE)
+def test_a_broker_that_is_closed_ends_what_runs_and_says_that_it_is_gone(door: str, workspace: Path) -> None:
+    marker = unique_sleep()
+
+    async def act() -> None:
+        async with DOORS[door](shell_policy(workspace)) as broker:
+            backend = PydanticAiOperations(AgentWorkspace(broker))
+            ending = asyncio.ensure_future(backend.run(["sleep", marker]))
+            assert await asyncio.to_thread(until, lambda: is_running(marker))
+            await broker.close()
+            with pytest.raises(BrokerGone):
+                await ending
+            assert not is_running(marker)
+            for gone in (backend.working_dir(), backend.exists(str(workspace)), backend.run(["true"])):
+                with pytest.raises(BrokerGone):
+                    await gone
+
+    asyncio.run(act())
+
+
+def test_a_file_that_nobody_may_write_to_stays_as_it_is(workspace: Path) -> None:
+    for name, mode in {"read-only": 0o444, "closed": 0o000, "mine": 0o200}.items():
+        (workspace / name).write_text("old")
+        (workspace / name).chmod(mode)
+    (workspace / "link").symlink_to("read-only")
+
+    async def body(backend: PydanticAiOperations) -> None:
+        for name in ("read-only", "closed", "link"):
+            with pytest.raises(PathPermission, match="not writable"):
+                await backend.write_bytes(f"{workspace}/{name}", b"new")
+        await backend.write_bytes(f"{workspace}/mine", b"new")
+
+    told(shell_policy(workspace), body, unlocked=True)
+    for name, content in {"read-only": "old", "closed": "old", "mine": "new"}.items():
+        (workspace / name).chmod(0o600)
+        assert (workspace / name).read_text() == content
+
+
 def test_what_is_no_regular_file_is_refused_without_waiting(workspace: Path) -> None:
     os.mkfifo(workspace / "fifo")
     with pytest.raises(OSError):
@@ -227,6 +329,24 @@ def test_names_are_resolved_as_realpath_resolves_them_below_the_root(tmp_path: P
     (root / "loop2").symlink_to("loop")
     with pytest.raises(OSError, match="symbolic links"):
         resolved(f"{root}/loop/q", str(root))
+
+
+def test_the_last_link_of_a_name_may_be_left_unfollowed(tmp_path: Path) -> None:
+    root = tmp_path.resolve() / "root"
+    (root / "target/below").mkdir(parents=True)
+    for name, leads_to in {"link": "target", "target/inner": "below", "loop": "loop"}.items():
+        (root / name).symlink_to(leads_to)
+    stands_at = {
+        "link": "link", "link/": "link", "link/.": "link", "link/inner": "target/inner", "link/inner/x": "target/below/x",
+        "link/..": "", "link/inner/..": "target", "loop": "loop", "none": "none", "": "",
+    }  # fmt: skip
+    for path, place in stands_at.items():
+        assert resolved(f"{root}/{path}", str(root), last=False) == f"{root}/{place}".rstrip("/"), path
+
+
+def test_no_link_is_read_where_the_root_is_gone(tmp_path: Path) -> None:
+    root = tmp_path.resolve() / "root"
+    assert resolved(f"{root}/a/../b", str(root)) == f"{root}/b"
 
 
 def test_no_link_outside_of_the_root_is_read(tmp_path: Path) -> None:
