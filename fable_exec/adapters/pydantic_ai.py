@@ -10,8 +10,7 @@ import attrs
 
 from fable_exec.adapters.pydantic_ai_operations import Entry, PydanticAiOperations
 from fable_exec.adapters.workspace import AgentWorkspace
-from fable_exec.errors import BrokerGone, ExtraMissing, WritesLocked
-from fable_exec.outcome import EndedBy
+from fable_exec.errors import BrokerGone, ExtraMissing, PathNotFound, WritesLocked
 
 try:
     from pydantic_ai.capabilities import AbstractCapability
@@ -21,6 +20,7 @@ try:
         SupportsCommands,
         SupportsFilesystem,
         SupportsRealpath,
+        Workspace,
         WorkspaceBackend,
         WorkspaceOutputLimitError,
         WorkspaceReadOnlyError,
@@ -35,6 +35,7 @@ __all__ = ["FableCapability", "FableWorkspace"]
 
 _T = TypeVar("_T")
 _PROVIDER = "fable_exec"
+_GONE = ("workspace-gone", "workspace-moved")
 
 
 class FableWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, SupportsRealpath):
@@ -54,19 +55,35 @@ class FableWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, Sup
         return self._ref
 
     async def working_dir(self) -> str:
-        return self._operations.workspace.root
+        return await _told(self._operations.working_dir())
 
     async def run(
         self,
         command: str | Sequence[str],
         *,
         shell: bool = False,
-        cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> CommandResult:
-        """Raises WorkspaceTimeoutError and WorkspaceOutputLimitError, each with what the command had printed."""
-        done = await _told(self._operations.run(command, is_text=shell, cwd=cwd, env=env, timeout=timeout))
+        """Run a command in the workspace; see `run_in`."""
+        return await self.run_in(None, command, is_text=shell, env=env, timeout=timeout)
+
+    async def run_in(
+        self,
+        cwd: str | None,
+        command: str | Sequence[str],
+        *,
+        is_text: bool,
+        env: Mapping[str, str] | None,
+        timeout: float | None,
+    ) -> CommandResult:
+        """Run a command in the directory `cwd`, an absolute path; None for the workspace itself.
+
+        Raises:
+            WorkspaceTimeoutError, WorkspaceOutputLimitError: each with what the command had printed.
+            WorkspaceUnavailableError: broker or directory were gone before the command ended.
+        """
+        done = await _told(self._operations.run(command, is_text=is_text, cwd=cwd, env=env, timeout=timeout))
         out, err = done.stdout_text, done.stderr_text
         if done.timed_out:
             raise WorkspaceTimeoutError(
@@ -75,8 +92,6 @@ class FableWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, Sup
         if done.truncated:
             limit = self._operations.workspace.policy.max_output_bytes
             raise WorkspaceOutputLimitError(f"the command wrote more than {limit} bytes", limit=limit, stdout=out, stderr=err)
-        if done.reason == EndedBy.BROKER_LOST.value:
-            raise WorkspaceUnavailableError("the broker ended while the command ran")
         return CommandResult(exit_code=int(done.status), stdout=out, stderr=err)
 
     async def read_bytes(self, path: str) -> bytes:
@@ -104,6 +119,30 @@ class FableWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, Sup
         return await _told(self._operations.realpath(path))
 
 
+class _RunWorkspace(Workspace):
+    """What tools get as `ctx.workspace`: pydantic-ai's, with the command of another `cwd` started there by the broker.
+
+    Pydantic-ai's own has /bin/sh change into the directory. The policy would have to list that shell, and would judge it in the
+    place of the command.
+    """
+
+    def __init__(self, backend: FableWorkspace) -> None:
+        super().__init__(backend)
+        self._fable = backend
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        shell: bool = False,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        cwd: str | None = None,
+    ) -> CommandResult:
+        place = None if cwd is None else await self.resolve(cwd)
+        return await self._fable.run_in(place, command, is_text=shell, env=env, timeout=timeout)
+
+
 @dataclass
 class FableCapability(AbstractCapability[Any]):
     """Gives runs the workspace: ``Agent(model, capabilities=[FableCapability(workspace)])``.
@@ -113,9 +152,9 @@ class FableCapability(AbstractCapability[Any]):
 
     workspace: AgentWorkspace
 
-    def get_workspace(self, ctx: Any, *, ref: WorkspaceRef | None) -> FableWorkspace | None:
+    def get_workspace(self, ctx: Any, *, ref: WorkspaceRef | None) -> Workspace | None:
         backend = FableWorkspace(self.workspace)
-        return None if ref is not None and ref != backend.ref else backend
+        return None if ref is not None and ref != backend.ref else _RunWorkspace(backend)
 
 
 def _entry(entry: Entry) -> FileEntry:
@@ -128,5 +167,9 @@ async def _told(work: Awaitable[_T]) -> _T:
         return await work
     except BrokerGone as gone:
         raise WorkspaceUnavailableError(str(gone)) from gone
+    except PathNotFound as missing:
+        if missing.reason not in _GONE:
+            raise
+        raise WorkspaceUnavailableError(str(missing)) from missing
     except WritesLocked as locked:
         raise WorkspaceReadOnlyError(str(locked)) from locked
