@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
 
+from fable_exec.adapters.creating import create_file
 from fable_exec.adapters.values import RunRequest
 from fable_exec.adapters.workspace import AgentWorkspace
 from fable_exec.calls.building import as_bytes
@@ -55,26 +56,24 @@ class OpenAiAgentsOperations:
         """Run shell texts one after the other; none is started after one that ran out of time.
 
         Args:
-            max_output_length: characters kept of each stream, from its beginning and its end; less than none is none.
+            max_output_length: characters that all of it together may have, as the SDK counts them; less than none is none. What
+                is too long loses its middle; the SDK, which takes the end away, then finds nothing to do.
         """
         outputs = []
         for command in commands:
             seconds = None if timeout_ms is None else timeout_ms / 1000
             done = await self.workspace.complete(RunRequest(command, timeout_seconds=seconds))
-            stdout, stderr = (_cut(text, max_output_length) for text in (done.stdout_text, done.stderr_text))
             code = None if done.timed_out else int(done.status)
-            outputs.append(ShellOutput(command=command, stdout=stdout, stderr=stderr, exit_code=code))
+            outputs.append(ShellOutput(command=command, stdout=done.stdout_text, stderr=done.stderr_text, exit_code=code))
             if done.timed_out:
                 break
-        return outputs
+        return outputs if max_output_length is None else _cut_all(outputs, max(max_output_length, 0))
 
     async def create(self, path: str, diff: str, apply: ApplyDiff) -> Patched:
         """Make a file that is not there."""
 
         async def act() -> str:
-            if await self.workspace.exists(path):
-                raise PathExists(f"{path!a:.200} is there already; update it", reason="exists", path=path)
-            await self.workspace.write_bytes(path, as_bytes(apply("", diff), "the patched text"))
+            await create_file(self.workspace, path, as_bytes(apply("", diff), "the patched text"))
             return f"created {path}"
 
         return await _patched(act)
@@ -132,9 +131,26 @@ def _decoded(data: bytes, path: str) -> str:
         raise InvalidRequest(f"{path!a:.200} is no text in UTF-8, and cannot be patched") from None
 
 
-def _cut(text: str, length: int | None) -> str:
-    if not text or length is None or len(text) <= length:
+def _cut_all(outputs: Sequence[ShellOutput], most: int) -> list[ShellOutput]:
+    texts = [text for each in outputs for text in (each.stdout, each.stderr)]
+    cut = iter(map(_cut, texts, _shares([*map(len, texts)], most)))
+    return [attrs.evolve(each, stdout=next(cut), stderr=next(cut)) for each in outputs]
+
+
+def _shares(lengths: Sequence[int], most: int) -> list[int]:
+    """How much of each is kept when all together are at most `most`: of the short ones all, of the others alike."""
+    shares = [0] * len(lengths)
+    for done, index in enumerate(sorted(range(len(lengths)), key=lengths.__getitem__)):
+        shares[index] = min(lengths[index], most // (len(lengths) - done))
+        most -= shares[index]
+    return shares
+
+
+def _cut(text: str, length: int) -> str:
+    if len(text) <= length:
         return text
-    length = max(length, 0)
-    head, tail = length - length // 2, length // 2
-    return text[:head] + _CUT.format(count=len(text) - length) + (text[-tail:] if tail else "")
+    kept = length - len(_CUT.format(count=len(text)))
+    if kept <= 0:
+        return text[:length]
+    head, tail = kept - kept // 2, kept // 2
+    return text[:head] + _CUT.format(count=len(text) - kept) + text[len(text) - tail :]

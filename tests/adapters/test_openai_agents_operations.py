@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 from fable_exec import BrokerPolicy, Confinement
 from fable_exec.adapters.openai_agents_operations import OpenAiAgentsOperations
 from tests.adapters.places import DOORS_BELOW_THE_FACADE, shell_policy, within
-from tests.cli.typed import is_running
+from tests.cli.typed import PROJECT, is_running
 from tests.waiting import until
 
 CONFINED = pytest.mark.requires_ability("confinement")
@@ -49,16 +51,27 @@ def test_commands_run_one_after_the_other_and_none_after_one_that_ran_out_of_tim
 @CONFINED
 def test_output_is_cut_in_its_middle_or_ends_the_command(workspace: Path) -> None:
     async def body(tools: OpenAiAgentsOperations) -> None:
-        (cut,) = await tools.run(["printf 'Anfang%0100dEnde' 0"], max_output_length=10)
-        assert cut.stdout.startswith("Anfan\n[... 100 characters left out ...]\n")
-        assert cut.stdout.endswith("0Ende")
-        for none in (0, -3):
-            (cut,) = await tools.run(["printf 0123456789"], max_output_length=none)
-            assert (cut.stdout, cut.stderr) == ("\n[... 10 characters left out ...]\n", "")
+        (cut,) = await tools.run(["printf 'Anfang%0100dEnde' 0"], max_output_length=60)
+        assert len(cut.stdout) <= 60 and (cut.stdout[:8], cut.stdout[-6:]) == ("Anfang00", "00Ende")
+        assert "\n[... 85 characters left out ...]\n" in cut.stdout
+        for most in (-3, 0, 10):
+            (cut,) = await tools.run(["printf '%0100d' 0"], max_output_length=most)
+            assert cut.stdout == "0" * max(most, 0)
         (much,) = await tools.run(["yes | head -c 100000"])
         assert much.exit_code == 137
 
     told(shell_policy(workspace, max_output_bytes=1000), body)
+
+
+@CONFINED
+def test_what_is_cut_leaves_the_short_outputs_whole_and_is_together_not_too_long(workspace: Path) -> None:
+    async def body(tools: OpenAiAgentsOperations) -> None:
+        first, second = await tools.run(["printf '%0900d' 0; echo short >&2", "printf '%0900d' 1"], max_output_length=400)
+        assert (first.stderr, second.stderr) == ("short\n", "")
+        assert len(first.stdout) == len(second.stdout) == 197
+        assert second.stdout.endswith("1") and "left out" in first.stdout
+
+    told(shell_policy(workspace), body)
 
 
 def test_what_is_refused_is_a_status_and_a_sentence(workspace: Path) -> None:
@@ -122,6 +135,26 @@ def test_a_patch_is_made_whole_or_the_file_stays_as_it_was(workspace: Path) -> N
     told(shell_policy(workspace), body, unlocked=True)
 
 
+def test_of_all_who_create_a_file_at_the_same_time_one_does(workspace: Path) -> None:
+    async def body(tools: OpenAiAgentsOperations) -> list[bool]:
+        tried = await asyncio.gather(*(tools.create("deep/file", f">{number}", replaced) for number in range(8)))
+        return [each.made for each in tried]
+
+    made = told(shell_policy(workspace), body, unlocked=True)
+    assert made.count(True) == 1 and (workspace / "deep" / "file").read_text() == str(made.index(True))
+    assert [path.name for path in (workspace / "deep").iterdir()] == ["file"]
+
+
+def test_what_may_not_be_created_is_refused_by_its_own_name(workspace: Path) -> None:
+    async def body(tools: OpenAiAgentsOperations) -> None:
+        for path in (".git/hooks/pre-commit", "deep/CON"):
+            refused = await tools.create(path, ">x", replaced)
+            assert (refused.made, f"'{path}'" in refused.output) == (False, True), refused
+
+    told(shell_policy(workspace), body, unlocked=True)
+    assert not (workspace / ".git").exists() and list((workspace / "deep").iterdir()) == []
+
+
 def test_a_file_that_was_changed_meanwhile_is_left_as_it_is(workspace: Path) -> None:
     (workspace / "file").write_text("old")
 
@@ -151,3 +184,22 @@ def test_while_writes_are_locked_no_patch_is_made(workspace: Path) -> None:
 
     told(shell_policy(workspace), body)
     assert [path.read_text() for path in workspace.iterdir()] == ["old"]
+
+
+PROGRAM = """
+import sys
+import fable_exec, fable_exec.adapters
+from fable_exec import AsyncExecutionBroker, BrokerPolicy
+from fable_exec.adapters import AgentWorkspace, openai_agents_operations
+print(sorted({name.partition(".")[0] for name in sys.modules} & {"agents", "openai", "pydantic", "pydantic_core", "httpx"}))
+sys.modules["agents"] = None
+try:
+    import fable_exec.adapters.openai_agents
+except fable_exec.ExtraMissing as error:
+    print(error.extra)
+"""
+
+
+def test_only_the_adapter_loads_the_sdk_and_says_what_brings_it() -> None:
+    told = subprocess.run([sys.executable, "-c", PROGRAM], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert told.stdout == "[]\nopenai-agents\n"
