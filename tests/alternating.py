@@ -48,6 +48,7 @@ SAME_FOR_EVERY_USER = frozenset(
     """
     adapters/test_blocking.py adapters/test_deepagents_operations.py adapters/test_inspect_ai_operations.py
     adapters/test_launch.py adapters/test_mcp_missing.py adapters/test_openai_agents_operations.py
+    adapters/test_openai_agents_sandbox_operations.py
     adapters/test_pydantic_ai_operations.py adapters/test_statuses.py adapters/test_workspace.py admin/test_reference.py
     argrules assurance/test_causal.py assurance/test_checking.py assurance/test_formulas.py assurance/test_invariants.py
     assurance/test_reach.py assurance/test_replays.py attest audit/test_lines.py audit/test_log.py

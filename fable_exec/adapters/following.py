@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from fable_exec.adapters.values import CommandDenial, CommandFinished, CommandOutput, CommandStarted, WorkspaceEvent
 from fable_exec.protocol import CommandResult, Event, Output, Started
 
-__all__ = ["OnWorkspaceEvent", "WorkspaceListener", "end_and_wait", "to_its_end"]
+__all__ = ["OnWorkspaceEvent", "WorkspaceListener", "done_first", "end_and_wait", "to_its_end"]
 
 OnWorkspaceEvent = Callable[[WorkspaceEvent], object]
 _T = TypeVar("_T")
@@ -54,9 +54,23 @@ async def to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
         raise
 
 
+async def done_first(work: Coroutine[Any, Any, _T] | asyncio.Future[_T]) -> _T:
+    """Await `work`, which nothing stops: a cancellation waits until it is done, and goes on then."""
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await _wait_out(running)
+        raise
+
+
 async def end_and_wait(running: asyncio.Future[Any]) -> None:
     """End a command's task and wait for its end, also while we are being cancelled ourselves."""
     running.cancel()
+    await _wait_out(running)
+
+
+async def _wait_out(running: asyncio.Future[Any]) -> None:
     cancelled: asyncio.CancelledError | None = None
     while not running.done():
         try:

@@ -190,16 +190,17 @@ PROGRAM = """
 import sys
 import fable_exec, fable_exec.adapters
 from fable_exec import AsyncExecutionBroker, BrokerPolicy
-from fable_exec.adapters import AgentWorkspace, openai_agents_operations
+from fable_exec.adapters import AgentWorkspace, archives, openai_agents_operations, openai_agents_sandbox_operations, owned
 print(sorted({name.partition(".")[0] for name in sys.modules} & {"agents", "openai", "pydantic", "pydantic_core", "httpx"}))
-sys.modules["agents"] = None
-try:
-    import fable_exec.adapters.openai_agents
-except fable_exec.ExtraMissing as error:
-    print(error.extra)
+for adapter in ("openai_agents", "openai_agents_sandbox"):
+    sys.modules["agents"] = None
+    try:
+        __import__(f"fable_exec.adapters.{adapter}")
+    except fable_exec.ExtraMissing as error:
+        print(error.extra)
 """
 
 
-def test_only_the_adapter_loads_the_sdk_and_says_what_brings_it() -> None:
+def test_only_the_adapters_load_the_sdk_and_say_what_brings_it() -> None:
     told = subprocess.run([sys.executable, "-c", PROGRAM], cwd=PROJECT, capture_output=True, text=True, check=True)
-    assert told.stdout == "[]\nopenai-agents\n"
+    assert told.stdout == "[]\nopenai-agents\nopenai-agents\n"
