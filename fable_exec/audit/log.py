@@ -72,14 +72,18 @@ class AuditLog:
             AuditUnavailable: the line could not be written and `on_failure` is "refuse", or the log is closed.
         """
         if self._closed:
-            raise AuditUnavailable("the audit log is closed", errno=errno.EBADF)
+            raise _closed()
         when = _stamp(self._clock())
         writer: Writer | None = None
         try:
             writer = self._writer()
             with writer.lock, locked(writer.fd):
                 return writer.write(when, kind, facts)
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            if self._closed:  # meanwhile, by another thread: the descriptor is -1
+                raise _closed() from error
+            if isinstance(error, ValueError):
+                raise
             if writer is not None:
                 with writer.lock:
                     writer.note_lost(when, error)
@@ -120,7 +124,7 @@ class AuditLog:
         if writer is not None:
             return writer
         if self._closed:
-            raise AuditUnavailable("the audit log is closed", errno=errno.EBADF)
+            raise _closed()
         return self._writer_after_fork(pid)
 
     def _writer_after_fork(self, pid: int) -> Writer:
@@ -135,6 +139,10 @@ class AuditLog:
         elif self._writers.pop(inherited.pid, None) is not None:
             os.close(inherited.fd)
         return writer
+
+
+def _closed() -> AuditUnavailable:
+    return AuditUnavailable("the audit log is closed", errno=errno.EBADF)
 
 
 def _utc_now() -> datetime:

@@ -192,6 +192,7 @@ class BackgroundCommands:
     def summaries(self) -> ListCommandsResult:
         """Those that are remembered, the oldest first."""
         with self._lock:
+            self._refuse_closed()
             known = self._ours()
         return ListCommandsResult(
             commands=tuple(
@@ -225,9 +226,13 @@ class BackgroundCommands:
         for each in known:
             each.close(timeout_seconds)
 
-    def _make_room(self) -> None:
+    def _refuse_closed(self) -> None:
+        """The broker's own look may have come before `close`, which forgets all names."""
         if self._closed:
             raise BrokerGone("the broker is closed")
+
+    def _make_room(self) -> None:
+        self._refuse_closed()
         if sum(each.running for each in self._ours()) >= self._most:
             raise Conflict(f"{self._most} background commands are running; cancel one first")
         ended = [name for name, each in self._by_name.items() if not each.running]
@@ -240,6 +245,7 @@ class BackgroundCommands:
 
     def _find(self, name: str) -> _BackgroundCommand:
         with self._lock:
+            self._refuse_closed()
             found = self._by_name.get(name)
         if found is None:
             raise InvalidRequest("there is no background command of that name; list_commands tells which there are")

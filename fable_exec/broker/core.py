@@ -35,7 +35,7 @@ from fable_exec.broker.started import StartedCommand
 from fable_exec.calls import BlockingCalls, OnEvent
 from fable_exec.calls.listening import check_blocking_listener, tell
 from fable_exec.decision import UnlockScope
-from fable_exec.errors import BrokerGone, FableExecError, InvalidRequest
+from fable_exec.errors import AuditUnavailable, BrokerGone, FableExecError, InvalidRequest
 from fable_exec.executables import resolve_executables
 from fable_exec.pathguard import Workspace
 from fable_exec.policy import BrokerPolicy
@@ -168,7 +168,7 @@ class ExecutionBroker(BlockingCalls):
             yield operation
         except BaseException as error:
             operation.failed(error)
-            if self._closed and isinstance(error, Exception) and not isinstance(error, FableExecError):
+            if self._closed and isinstance(error, Exception) and _is_of_the_end(error):
                 raise BrokerGone("the broker was closed meanwhile") from error
             raise
 
@@ -320,6 +320,11 @@ class ExecutionBroker(BlockingCalls):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _is_of_the_end(error: Exception) -> bool:
+    """Whether it may be no more than what a request meets whose broker is being closed: closed descriptors, a closed log."""
+    return isinstance(error, AuditUnavailable) or not isinstance(error, FableExecError)
 
 
 _ACTS: Mapping[type[Request], Callable[[ExecutionBroker], _Act]] = {

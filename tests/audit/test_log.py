@@ -6,6 +6,7 @@ import os
 import sys
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -74,3 +75,20 @@ def test_nothing_is_inherited_by_programs_and_nothing_stays_open(path: Path) -> 
         log.append("x")
     with pytest.raises(AuditUnavailable, match="closed"):
         log.sync()
+
+
+@pytest.mark.parametrize("on_failure", ["refuse", "continue"])
+def test_a_line_to_a_log_that_is_closed_in_that_moment_is_unavailable(
+    path: Path, on_failure: Literal["refuse", "continue"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = AuditLog(path, on_failure=on_failure)
+    writer = AuditLog._writer
+
+    def closed_meanwhile(self: AuditLog) -> object:
+        found = writer(self)
+        self.close()
+        return found
+
+    monkeypatch.setattr(AuditLog, "_writer", closed_meanwhile)
+    with pytest.raises(AuditUnavailable, match="is closed"):
+        log.append("decision")
