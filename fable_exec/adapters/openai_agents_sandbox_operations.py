@@ -1,7 +1,7 @@
 """What a sandbox session of OpenAI's Agents SDK asks for, over a broker of its own. It does not load the SDK.
 
 Commands that are waited for, commands that go on, files, and the whole workspace as a tar.
-`fable_exec.adapters.openai_agents_sandbox` adds the SDK's classes and errors.
+`openai_agents_sandbox` and its `_session` add the SDK's classes, `openai_agents_sandbox_errors` its errors.
 """
 
 from __future__ import annotations
