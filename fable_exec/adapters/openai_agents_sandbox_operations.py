@@ -1,16 +1,13 @@
 """What a sandbox session of OpenAI's Agents SDK asks for, over a broker of its own. It does not load the SDK.
 
-Commands that are waited for, commands that go on, files, and the whole workspace as a tar.
+Commands that are waited for, files, and the whole workspace as a tar; `openai_agents_sandbox_background` has the other commands.
 `openai_agents_sandbox` and its `_session` add the SDK's classes, `openai_agents_sandbox_errors` its errors.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
 import posixpath
-import shlex
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
@@ -21,19 +18,19 @@ import attrs
 from fable_exec.adapters import archives
 from fable_exec.adapters.creating import create_file
 from fable_exec.adapters.following import done_first
+from fable_exec.adapters.openai_agents_sandbox_background import BackgroundCommands
 from fable_exec.adapters.owned import overlaid, unlocked_broker
 from fable_exec.adapters.shelltext import shell_command
-from fable_exec.adapters.statuses import Completed, status_of, status_of_refusal
+from fable_exec.adapters.statuses import Completed
 from fable_exec.adapters.values import RunRequest
 from fable_exec.adapters.workspace import AgentWorkspace
 from fable_exec.broker import AsyncExecutionBroker
-from fable_exec.errors import Conflict, Denied, FableExecError, InvalidRequest, PathDenied, PathNotFound
+from fable_exec.errors import Denied, InvalidRequest, PathDenied, PathNotFound
 from fable_exec.pathguard import PathProfile, Workspace, WorkspacePath
 from fable_exec.pathguard.directories import HeldDirectory
 from fable_exec.pathguard.facts import fact, translated
-from fable_exec.protocol import ReadCommandResult
 
-__all__ = ["DEFAULT_DOCUMENT", "Listed", "SandboxOperations", "Told", "pack", "session_document", "unpack"]
+__all__ = ["DEFAULT_DOCUMENT", "Listed", "SandboxOperations", "pack", "session_document", "unpack"]
 
 DEFAULT_DOCUMENT: Mapping[str, Any] = {
     # A shell runs whatever the kernel lets it see. The others are what the SDK itself calls by name, and what makes terminals.
@@ -47,9 +44,6 @@ _IN_ITS_OWN_DIRECTORY: Mapping[str, Any] = {
     "paths": {"file_trust": "regular"},
 }
 """Nobody runs anything in a directory that goes with its session, and no other user gets into it."""
-_PAUSE_SECONDS = 0.02
-"""Between two reads of a command that talks without an end."""
-_PATIENCE_SECONDS = 5.0
 _T = TypeVar("_T")
 
 
@@ -61,15 +55,6 @@ def session_document(given: Mapping[str, Any], *, own_directory: bool, variables
     """
     defaults = overlaid(DEFAULT_DOCUMENT, {"environment": {"request_names": sorted(variables)}})
     return overlaid(overlaid(defaults, _IN_ITS_OWN_DIRECTORY) if own_directory else defaults, given)
-
-
-@attrs.frozen(kw_only=True)
-class Told:
-    """What a command that goes on has said since it was last asked; `status` is None while it runs, `number` once it is over."""
-
-    number: int | None
-    output: bytes
-    status: int | None
 
 
 @attrs.frozen(kw_only=True)
@@ -88,10 +73,8 @@ class SandboxOperations:
     def __init__(self, broker: AsyncExecutionBroker, shell: str) -> None:
         self._broker = broker
         self._shell = shell
-        self._going_on: dict[int, _GoingOn] = {}
-        self._numbers = itertools.count(1)
-        self._longest_seconds = broker.policy.limits.max_timeout_seconds
         self.workspace = AgentWorkspace(broker)
+        self.background = BackgroundCommands(broker)
 
     @classmethod
     async def open(cls, document: Mapping[str, Any], root: str) -> SandboxOperations:
@@ -139,85 +122,8 @@ class SandboxOperations:
         Args:
             timeout: in seconds; None is the longest that the policy allows.
         """
-        seconds = self._longest_seconds if timeout is None else timeout
+        seconds = self.workspace.policy.limits.max_timeout_seconds if timeout is None else timeout
         return await self.workspace.complete(RunRequest(tuple(command), env=env or {}, timeout_seconds=seconds))
-
-    async def start(
-        self, command: Sequence[str], *, env: Mapping[str, str] | None = None, terminal: bool = False, wait_seconds: float
-    ) -> Told:
-        """Start a command, and tell what it has said after `wait_seconds`, or at its end if that comes first.
-
-        It ends at the longest time that the policy allows, with `end_all`, and with the session.
-
-        Args:
-            terminal: give it one, and take input for it (`feed`); otherwise its input is empty.
-        """
-        words = ("script", "-qec", shlex.join(command), "/dev/null") if terminal else tuple(command)
-        starting = asyncio.ensure_future(self._started(words, dict(env or {}), terminal))
-        try:
-            going_on = await done_first(starting)
-            return await self._tell(going_on, wait_seconds)
-        except asyncio.CancelledError:  # nobody has been told its number
-            if starting.exception() is None:
-                await done_first(self._end(starting.result()))
-            raise
-        except FableExecError as error:
-            if starting.exception() is not error:
-                raise
-            return Told(number=None, output=f"{error}\n".encode("utf-8", "replace"), status=int(status_of_refusal(error)))
-
-    async def feed(self, number: int, data: str, *, wait_seconds: float) -> Told:
-        """Give it input, if any, and tell what it has said since.
-
-        Raises:
-            KeyError: no such command goes on, or its end was told. InvalidRequest: it takes no input.
-        """
-        going_on = self._going_on[number]
-        if data and not going_on.takes_input:
-            raise InvalidRequest("the command has no terminal, so it takes no input")
-        await self._give(going_on, data.encode("utf-8", "replace"))
-        return await self._tell(going_on, wait_seconds)
-
-    async def end_all(self) -> None:
-        """End every command that goes on; returns when all of them have ended."""
-        for each in list(self._going_on.values()):
-            await self._end(each)
-
-    async def _started(self, words: tuple[str, ...], env: dict[str, str], takes_input: bool) -> _GoingOn:
-        started = await self._broker.start_background(
-            words, timeout_seconds=self._longest_seconds, env=env, on_output_limit="truncate", keep_stdin_open=takes_input
-        )
-        going_on = _GoingOn(next(self._numbers), started.handle, takes_input)
-        self._going_on[going_on.number] = going_on
-        return going_on
-
-    async def _give(self, going_on: _GoingOn, data: bytes) -> None:
-        with contextlib.suppress(Conflict):  # it reads no more, and its end will be told
-            while data and (taken := (await self._broker.write_stdin(going_on.handle, data)).accepted_bytes):
-                data = data[taken:]
-        if data:
-            going_on.say(f"[... {len(data)} bytes of input were not taken ...]\n")
-
-    async def _tell(self, going_on: _GoingOn, wait_seconds: float) -> Told:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + wait_seconds
-        while True:
-            read = await self._broker.read_command(going_on.handle, max(0.0, until - loop.time()))
-            going_on.hear(read, self.workspace.policy.max_output_bytes)
-            if not read.running or loop.time() >= until:
-                break
-            await asyncio.sleep(_PAUSE_SECONDS)
-        output = going_on.take()
-        if read.running:
-            return Told(number=going_on.number, output=output, status=None)
-        self._going_on.pop(going_on.number, None)
-        return Told(number=None, output=output, status=None if read.result is None else status_of(read.result))
-
-    async def _end(self, going_on: _GoingOn) -> None:
-        self._going_on.pop(going_on.number, None)
-        await self._broker.cancel_command(going_on.handle)
-        while (await self._broker.read_command(going_on.handle, _PATIENCE_SECONDS)).running:
-            pass
 
     # Files. Paths are absolute and below the workspace.
 
@@ -324,30 +230,3 @@ def _in_thread(work: Callable[[Workspace], _T], root: str) -> asyncio.Future[_T]
 
 def _place(path: str, root: str) -> WorkspacePath:
     return WorkspacePath.parse(posixpath.relpath(path, root), PathProfile.host())
-
-
-@attrs.define
-class _GoingOn:
-    """A command that goes on, by the broker's name for it, and what it said that nobody was told yet."""
-
-    number: int
-    handle: str
-    takes_input: bool
-    _unsaid: bytearray = attrs.field(factory=bytearray, init=False)
-    _left_out: int = attrs.field(default=0, init=False)
-
-    def hear(self, read: ReadCommandResult, max_bytes: int) -> None:
-        self._left_out += read.stdout_omitted_bytes + read.stderr_omitted_bytes
-        self._unsaid += read.stdout_data + read.stderr_data
-        excess = max(0, len(self._unsaid) - max_bytes)
-        del self._unsaid[:excess]
-        self._left_out += excess
-
-    def say(self, note: str) -> None:
-        """A line of ours among what it says."""
-        self._unsaid += note.encode()
-
-    def take(self) -> bytes:
-        said, left_out = bytes(self._unsaid), self._left_out
-        self._unsaid, self._left_out = bytearray(), 0
-        return f"[... {left_out} bytes left out ...]\n".encode() + said if left_out else said

@@ -38,7 +38,8 @@ from agents.sandbox.types import ExecResult, Permissions, User
 from fable_exec.adapters import openai_agents_sandbox_errors as errors
 from fable_exec.adapters import openai_agents_sandbox_operations as operations
 from fable_exec.adapters.links import resolved
-from fable_exec.adapters.openai_agents_sandbox_operations import SandboxOperations, Told
+from fable_exec.adapters.openai_agents_sandbox_background import Told
+from fable_exec.adapters.openai_agents_sandbox_operations import SandboxOperations
 from fable_exec.adapters.statuses import Status
 from fable_exec.errors import BrokerGone, FableExecError, InvalidRequest, PathNotFound
 
@@ -165,7 +166,9 @@ class FableSandboxSession(BaseSandboxSession):
             words = self._words(command, shell, user)
             env = await self.state.manifest.environment.resolve()
             wait = _milliseconds(yield_time_s, _YIELD_SECONDS)
-            told = await self._operations.start(words, env=env, terminal=tty, wait_seconds=clamp_pty_yield_time_ms(wait) / 1000)
+            told = await self._operations.background.start(
+                words, env=env, terminal=tty, wait_seconds=clamp_pty_yield_time_ms(wait) / 1000
+            )
         return _update(told, max_output_tokens)
 
     async def pty_write_stdin(
@@ -181,7 +184,7 @@ class FableSandboxSession(BaseSandboxSession):
         )
         with errors.transport(("write_stdin",)):
             try:
-                told = await self._operations.feed(session_id, chars, wait_seconds=wait / 1000)
+                told = await self._operations.background.feed(session_id, chars, wait_seconds=wait / 1000)
             except KeyError:
                 raise PtySessionNotFoundError(session_id=session_id) from None
             except InvalidRequest as error:
@@ -190,7 +193,7 @@ class FableSandboxSession(BaseSandboxSession):
 
     async def pty_terminate_all(self) -> None:
         if self._opened is not None:
-            await self._opened.end_all()
+            await self._opened.background.end_all()
 
     # Files
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from fable_exec import Denied, ExecutableDenied, InvalidRequest, PathDenied, PathError, PathExists, PathNotFound, PolicyError
-from fable_exec.adapters.openai_agents_sandbox_operations import SandboxOperations, Told, pack, session_document, unpack
+from fable_exec.adapters.openai_agents_sandbox_background import Told
+from fable_exec.adapters.openai_agents_sandbox_operations import SandboxOperations, pack, session_document, unpack
 from fable_exec.adapters.owned import owned_document, remove_directory, unlocked_broker
 from fable_exec.errors import ShellDenied
 from fable_exec.testing.leaks import nothing_left
@@ -44,7 +45,7 @@ async def to_the_end(session: SandboxOperations, told: Told) -> tuple[bytes, int
     """All that a command said, and its status."""
     said = told.output
     while told.number is not None:
-        told = await session.feed(told.number, "", wait_seconds=5)
+        told = await session.background.feed(told.number, "", wait_seconds=5)
         said += told.output
     return said, told.status
 
@@ -53,17 +54,17 @@ async def to_the_end(session: SandboxOperations, told: Told) -> tuple[bytes, int
 def test_a_command_that_goes_on_is_asked_what_it_said_until_its_end_was_told(workspace: Path) -> None:
     async def body(session: SandboxOperations) -> None:
         text = "echo grün; echo err >&2; read x <&0 || echo no input; until [ -e go ]; do sleep 0.02; done; echo last; exit 3"
-        told = await session.start(session.shell_words(text), wait_seconds=0.5)
+        told = await session.background.start(session.shell_words(text), wait_seconds=0.5)
         assert told.status is None and told.number is not None
         with pytest.raises(InvalidRequest, match="no terminal"):
-            await session.feed(told.number, "x", wait_seconds=0)
+            await session.background.feed(told.number, "x", wait_seconds=0)
         await session.write(f"{workspace}/go", b"")
         said, status = await to_the_end(session, told)
         assert sorted(said.decode().splitlines()) == ["err", "grün", "last", "no input"]
         assert status == 3
         with pytest.raises(KeyError):
-            await session.feed(told.number, "", wait_seconds=0)
-        quick = await session.start(session.shell_words("echo at once; kill -15 $$"), wait_seconds=30)
+            await session.background.feed(told.number, "", wait_seconds=0)
+        quick = await session.background.start(session.shell_words("echo at once; kill -15 $$"), wait_seconds=30)
         assert quick == Told(number=None, output=b"at once\n", status=143)
 
     within(workspace, body)
@@ -76,13 +77,13 @@ def test_with_a_terminal_it_takes_input_and_interrupts(workspace: Path) -> None:
 
     async def body(session: SandboxOperations) -> None:
         words = session.shell_words(f'test -t 0 && echo a terminal; read x; echo "got $x"; sleep {marked}')
-        told = await session.start(words, terminal=True, wait_seconds=0.5)
+        told = await session.background.start(words, terminal=True, wait_seconds=0.5)
         assert told.number is not None
-        said = told.output + (await session.feed(told.number, "größer\n", wait_seconds=0.5)).output
+        said = told.output + (await session.background.feed(told.number, "größer\n", wait_seconds=0.5)).output
         assert await asyncio.to_thread(until, lambda: is_running(marked))
-        last = await session.feed(told.number, "\x03", wait_seconds=10)
+        last = await session.background.feed(told.number, "\x03", wait_seconds=10)
         while last.number is not None:
-            said, last = said + last.output, await session.feed(last.number, "", wait_seconds=5)
+            said, last = said + last.output, await session.background.feed(last.number, "", wait_seconds=5)
         text = (said + last.output).decode()
         assert "a terminal\r\n" in text and "got größer\r\n" in text
         assert last.status == 130
@@ -97,11 +98,11 @@ def test_a_terminal_takes_long_input_whole(workspace: Path) -> None:
     text = "".join(f"{number}\n" for number in range(30_000))
 
     async def body(session: SandboxOperations) -> None:
-        told = await session.start(
+        told = await session.background.start(
             session.shell_words("stty -echo; while read x; do y=$x; done; echo last $y"), terminal=True, wait_seconds=0.5
         )
         assert told.number is not None
-        told = await session.feed(told.number, f"{text}\x04", wait_seconds=30)
+        told = await session.background.feed(told.number, f"{text}\x04", wait_seconds=30)
         assert told.output.endswith(b"last 29999\r\n"), told
 
     within(workspace, body)
@@ -111,8 +112,8 @@ def test_a_terminal_takes_long_input_whole(workspace: Path) -> None:
 @pytest.mark.deep
 def test_input_that_is_not_taken_is_told(workspace: Path) -> None:
     async def body(session: SandboxOperations) -> None:
-        deaf = await session._started(("sleep", "600"), {}, True)
-        told = await session.feed(deaf.number, "x" * 1_000_000, wait_seconds=0)
+        deaf = await session.background._started(("sleep", "600"), {}, True)
+        told = await session.background.feed(deaf.number, "x" * 1_000_000, wait_seconds=0)
         assert told.output.endswith(b" bytes of input were not taken ...]\n")
 
     within(workspace, body)
@@ -121,7 +122,7 @@ def test_input_that_is_not_taken_is_told(workspace: Path) -> None:
 @CONFINED
 def test_of_a_command_that_talks_without_an_end_the_latest_is_kept(workspace: Path) -> None:
     async def body(session: SandboxOperations) -> None:
-        told = await session.start(session.shell_words("seq 1 100000; echo last"), wait_seconds=30)
+        told = await session.background.start(session.shell_words("seq 1 100000; echo last"), wait_seconds=30)
         first, *rest = told.output.decode().splitlines()
         assert first.startswith("[... ") and first.endswith(" bytes left out ...]")
         assert rest[-2:] == ["100000", "last"] and len(told.output) < 1100
@@ -134,9 +135,9 @@ def test_of_a_command_that_talks_without_an_end_the_latest_is_kept(workspace: Pa
 def test_what_is_refused_is_told_as_a_command_that_ended(workspace: Path) -> None:
     async def body(session: SandboxOperations) -> None:
         for words, status in ((["python3"], 126), (["no-such-program-here"], 126), ([], 2)):
-            told = await session.start(words, wait_seconds=1)
+            told = await session.background.start(words, wait_seconds=1)
             assert told.number is None and told.output and told.status == status
-        no_terminal = await session.start(["sh"], terminal=True, wait_seconds=1)
+        no_terminal = await session.background.start(["sh"], terminal=True, wait_seconds=1)
         assert (no_terminal.status, b"script" in no_terminal.output) == (126, True)
         done = await session.execute(["no-such-program-here"])
         assert (done.status, done.stderr_text != "") == (127, True)
@@ -149,25 +150,27 @@ def test_a_command_ends_when_nobody_was_told_of_it_when_all_end_and_with_the_ses
     first, second, third = unique_sleep(), unique_sleep(), unique_sleep()
 
     async def body(session: SandboxOperations) -> None:
-        starting = asyncio.ensure_future(session.start(session.shell_words(f"sleep {first} & sleep {first}"), wait_seconds=60))
+        starting = asyncio.ensure_future(
+            session.background.start(session.shell_words(f"sleep {first} & sleep {first}"), wait_seconds=60)
+        )
         assert await asyncio.to_thread(until, lambda: is_running(first))
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
         assert not is_running(first)
 
-        told = await session.start(session.shell_words(f"sleep {second} & sleep {second}"), wait_seconds=0.2)
+        told = await session.background.start(session.shell_words(f"sleep {second} & sleep {second}"), wait_seconds=0.2)
         assert told.number is not None
-        polling = asyncio.ensure_future(session.feed(told.number, "", wait_seconds=60))
+        polling = asyncio.ensure_future(session.background.feed(told.number, "", wait_seconds=60))
         await asyncio.sleep(0.05)
         polling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await polling
         assert is_running(second)  # its number is known, so it goes on
-        await session.end_all()
+        await session.background.end_all()
         assert not is_running(second)
 
-        await session.start(session.shell_words(f"sleep {third}"), wait_seconds=0.2)
+        await session.background.start(session.shell_words(f"sleep {third}"), wait_seconds=0.2)
         assert await asyncio.to_thread(until, lambda: is_running(third))
 
     within(workspace, body)
@@ -177,16 +180,16 @@ def test_a_command_ends_when_nobody_was_told_of_it_when_all_end_and_with_the_ses
 @CONFINED
 def test_what_was_heard_while_a_call_was_cancelled_is_told_by_the_next(workspace: Path) -> None:
     async def body(session: SandboxOperations) -> None:
-        told = await session.start(session.shell_words("sleep 0.3; echo heard; sleep 60"), wait_seconds=0.05)
+        told = await session.background.start(session.shell_words("sleep 0.3; echo heard; sleep 60"), wait_seconds=0.05)
         assert told.number is not None and told.output == b""
-        polling = asyncio.ensure_future(session.feed(told.number, "", wait_seconds=60))
-        going_on = session._going_on[told.number]
-        while not going_on._unsaid:
+        polling = asyncio.ensure_future(session.background.feed(told.number, "", wait_seconds=60))
+        running = session.background._commands[told.number]
+        while not running._unsaid:
             await asyncio.sleep(0.01)
         polling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await polling
-        assert (await session.feed(told.number, "", wait_seconds=0)).output == b"heard\n"
+        assert (await session.background.feed(told.number, "", wait_seconds=0)).output == b"heard\n"
 
     within(workspace, body)
 
@@ -194,7 +197,9 @@ def test_what_was_heard_while_a_call_was_cancelled_is_told_by_the_next(workspace
 @CONFINED
 def test_commands_and_calls_go_on_side_by_side(workspace: Path) -> None:
     async def body(session: SandboxOperations) -> None:
-        started = [session.start(session.shell_words(f"sleep 0.2; echo {number}"), wait_seconds=30) for number in range(4)]
+        started = [
+            session.background.start(session.shell_words(f"sleep 0.2; echo {number}"), wait_seconds=30) for number in range(4)
+        ]
         done = [session.execute(["sh", "-c", f"echo {number}"]) for number in range(4)]
         assert [told.output for told in await asyncio.gather(*started)] == [b"%d\n" % number for number in range(4)]
         assert [each.stdout for each in await asyncio.gather(*done)] == [b"%d\n" % number for number in range(4)]
