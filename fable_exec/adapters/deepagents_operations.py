@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import attrs
 
 from fable_exec.adapters import deepagents_texts as texts
 from fable_exec.adapters.blocking import BlockingAgentWorkspace
 from fable_exec.adapters.deepagents_patterns import FilePattern
+from fable_exec.adapters.deepagents_texts import Answer
 from fable_exec.adapters.statuses import Completed, refused
 from fable_exec.adapters.values import RunRequest
-from fable_exec.adapters.walking import FoundPaths, find_paths
+from fable_exec.adapters.walking import MAX_MATCHES, FoundPaths, find_paths
 from fable_exec.adapters.workspace import AgentWorkspace
 from fable_exec.calls.building import as_bytes
 from fable_exec.errors import (
@@ -34,10 +34,6 @@ from fable_exec.protocol.encoding import safe_text
 
 __all__ = ["DeepAgentsOperations", "word_for"]
 
-Answer = dict[str, Any]
-"""The members of one of deepagents' answers."""
-
-_MAX_GLOB_MATCHES = 1000
 _ENDED_BY_ITSELF = (EndedBy.EXITED.value, EndedBy.SIGNALED.value)
 
 
@@ -176,7 +172,7 @@ class DeepAgentsOperations:
         start, wanted = _absolute(path), FilePattern.parse(text)
 
         async def search(workspace: AgentWorkspace) -> FoundPaths:
-            return await find_paths(workspace.list_dir, wanted, start, _MAX_GLOB_MATCHES, kind="file")
+            return await find_paths(workspace.list_dir, wanted, start, MAX_MATCHES, kind="file")
 
         found = self.workspace.call(search)
         matches = [{"path": safe_text(each), "is_dir": False} for each in found.matches]

@@ -14,7 +14,7 @@ import attrs
 from fable_exec.errors import InvalidRequest
 from fable_exec.protocol import InspectResult
 
-__all__ = ["MAX_BINARY_BYTES", "MEDIA_ENDINGS", "as_lines_end_in", "encoded", "is_shown_as_text", "window"]
+__all__ = ["MAX_BINARY_BYTES", "MEDIA_ENDINGS", "Answer", "as_lines_end_in", "encoded", "is_shown_as_text", "window"]
 
 MAX_BINARY_BYTES = 500 * 1024
 """What is no text is shown up to this size; deepagents has the same number."""
@@ -26,6 +26,7 @@ MEDIA_ENDINGS = frozenset(
 """Endings by which deepagents takes what it is given for a medium in base64, whatever the file holds."""
 
 Answer = dict[str, Any]
+"""The members of one of deepagents' answers."""
 
 
 def is_shown_as_text(found: InspectResult) -> bool:

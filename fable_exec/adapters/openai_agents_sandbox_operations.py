@@ -18,6 +18,7 @@ import attrs
 from fable_exec.adapters import archives
 from fable_exec.adapters.creating import create_file
 from fable_exec.adapters.following import done_first
+from fable_exec.adapters.listing import every_entry
 from fable_exec.adapters.openai_agents_sandbox_background import BackgroundCommands
 from fable_exec.adapters.owned import overlaid, unlocked_broker
 from fable_exec.adapters.shelltext import shell_command
@@ -28,7 +29,7 @@ from fable_exec.broker import AsyncExecutionBroker
 from fable_exec.errors import Denied, InvalidRequest, PathDenied, PathNotFound
 from fable_exec.pathguard import PathProfile, Workspace, WorkspacePath
 from fable_exec.pathguard.directories import HeldDirectory
-from fable_exec.pathguard.facts import fact, translated
+from fable_exec.pathguard.facts import translated
 
 __all__ = ["DEFAULT_DOCUMENT", "Listed", "SandboxOperations", "pack", "session_document", "unpack"]
 
@@ -148,11 +149,8 @@ class SandboxOperations:
 
     async def list(self, path: str) -> list[Listed]:
         """Every entry of a directory. Raises PathError (EFBIG) for more than one answer has."""
-        listing = await self.workspace.list_dir(path)
-        if listing.truncated:
-            raise fact("too-large", path).reworded(f"{path!a:.200} has more entries than one answer has: {len(listing.entries)}")
         entries = []
-        for each in listing.entries:
+        for each in await every_entry(self.workspace, path):
             at = f"{path.rstrip('/')}/{each.name}"
             try:
                 found = await self.workspace.stat(at)

@@ -15,11 +15,12 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from fable_exec.adapters.links import resolved
+from fable_exec.adapters.listing import every_entry
 from fable_exec.adapters.modes import check_writable
 from fable_exec.adapters.statuses import Completed, completed, refused
 from fable_exec.adapters.values import RunRequest
 from fable_exec.adapters.workspace import AgentWorkspace
-from fable_exec.errors import Denied, FableExecError, InvalidRequest, LaunchFailed, PathDenied, PathError, PathNotDirectory
+from fable_exec.errors import Denied, FableExecError, InvalidRequest, LaunchFailed, PathDenied, PathNotDirectory
 
 __all__ = ["Entry", "PydanticAiOperations"]
 
@@ -111,16 +112,8 @@ class PydanticAiOperations:
         Raises:
             PathError: also for more entries than one answer has (EFBIG); a part is never taken for the whole.
         """
-        listing = await self.workspace.list_dir(await self._resolved(path))
-        if listing.truncated:
-            raise PathError(
-                f"{path!a:.200} has more entries than one answer has: {len(listing.entries)}",
-                reason="too-large",
-                path=path,
-                errno=errno.EFBIG,
-            )
         entries = []
-        for each in listing.entries:
+        for each in await every_entry(self.workspace, await self._resolved(path)):
             at = f"{path.rstrip('/')}/{each.name}"
             if each.kind == "symlink":
                 entries.append(await self._led_to(each.name, at))

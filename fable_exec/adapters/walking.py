@@ -11,9 +11,11 @@ import attrs
 from fable_exec.errors import FableExecError, PathPermission
 from fable_exec.protocol import ListResult
 
-__all__ = ["FoundPaths", "ListDirectory", "Wanted", "find_paths"]
+__all__ = ["MAX_MATCHES", "FoundPaths", "ListDirectory", "Wanted", "find_paths"]
 
 ListDirectory = Callable[[str], Awaitable[ListResult]]
+MAX_MATCHES = 1000
+"""Most paths that one search is asked for."""
 _MAX_DIRECTORIES = 5000
 _MAX_SECONDS = 5.0
 """Callers give a search up after ten (deepagents does), and then know nothing of what it had found."""

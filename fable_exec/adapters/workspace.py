@@ -23,7 +23,7 @@ from fable_exec.adapters.shelltext import shell_command
 from fable_exec.adapters.statuses import Completed, completed, refused
 from fable_exec.adapters.values import GlobResult, LaunchSpec, RunRequest, WorkspaceEvent
 from fable_exec.adapters.views import View, WorkspaceView
-from fable_exec.adapters.walking import find_paths
+from fable_exec.adapters.walking import MAX_MATCHES, find_paths
 from fable_exec.calls import AsyncCalls
 from fable_exec.calls.building import expect
 from fable_exec.calls.listening import check_listener
@@ -59,8 +59,6 @@ from fable_exec.writelock import WriteLock
 __all__ = ["AgentWorkspace"]
 
 _OfPath = TypeVar("_OfPath", AppendResult, InspectResult, ListResult, MakeDirectoryResult, RemoveResult, StatResult, WriteResult)
-
-_MAX_GLOB_MATCHES = 1000
 
 
 class AgentWorkspace:
@@ -279,7 +277,7 @@ class AgentWorkspace:
         Directories that the path rules protect are left out. Bounded in matches, in directories looked at and in time.
         """
         wanted = PathPattern.parse(pattern)
-        limit = min(_MAX_GLOB_MATCHES, _MAX_GLOB_MATCHES if max_matches is None else rules.count(max_matches, "max_matches"))
+        limit = min(MAX_MATCHES, MAX_MATCHES if max_matches is None else rules.count(max_matches, "max_matches"))
         found = await find_paths(self._broker.list_directory, wanted, self._view.inner(path), limit)
         return GlobResult(matches=tuple(map(self._view.outer, found.matches)), truncated=found.truncated)
 

@@ -15,7 +15,6 @@ import pytest
 from fable_exec import Denied, ExecutableDenied, InvalidRequest, PathDenied, PathError, PathExists, PathNotFound, PolicyError
 from fable_exec.adapters.openai_agents_sandbox_background import Told
 from fable_exec.adapters.openai_agents_sandbox_operations import SandboxOperations, pack, session_document, unpack
-from fable_exec.adapters.owned import owned_document, remove_directory, unlocked_broker
 from fable_exec.errors import ShellDenied
 from fable_exec.testing.leaks import nothing_left
 from tests.cli.typed import is_running
@@ -322,15 +321,6 @@ def test_variables_that_the_policy_does_not_let_requests_set_are_named(workspace
     within(workspace, body, {**SHELL, "environment": {"request_names": ["GIVEN"]}})
 
 
-@pytest.mark.parametrize("field", ["workspace", "write_token_digest"])
-def test_a_document_may_not_say_what_is_the_sessions_own(field: str, tmp_path: Path) -> None:
-    (tmp_path / "policy.toml").write_text(f'{field} = "x"\n')
-    for given in ({field: "x"}, tmp_path / "policy.toml"):
-        with pytest.raises(PolicyError, match=field):
-            owned_document(given)
-    assert owned_document(None) == {}
-
-
 def test_a_session_in_a_directory_of_its_own_minds_neither_later_files_nor_other_users() -> None:
     given = {"confinement": {"network": "full", "protections": {"host_metadata": "off"}}, "paths": None}
     own = session_document(given, own_directory=True)
@@ -359,22 +349,6 @@ def test_an_entry_of_any_name_is_listed(name: bytes, workspace: Path) -> None:
         assert (os.path.basename(entry.path), entry.kind, entry.size_bytes) == (os.fsdecode(name), "file", 5)
 
     within(workspace, body, {**SHELL, "paths": {"backslash": "literal"}})
-
-
-def test_a_broker_whose_writes_are_unlocked_is_closed_where_that_fails(workspace: Path) -> None:
-    with nothing_left(), pytest.raises(PolicyError):
-        asyncio.run(unlocked_broker({"colour": 1}, str(workspace)))
-
-
-def test_a_directory_is_removed_with_what_took_its_own_rights_away_and_through_no_link(tmp_path: Path) -> None:
-    root, outside = tmp_path / "root", tmp_path / "outside"
-    (root / "closed" / "deep").mkdir(parents=True)
-    outside.mkdir()
-    (outside / "kept").touch()
-    (root / "link").symlink_to(outside)
-    (root / "closed").chmod(0)
-    remove_directory(str(root))
-    assert not root.exists() and (outside / "kept").exists()
 
 
 def test_an_archive_is_a_file_without_a_name(workspace: Path) -> None:
