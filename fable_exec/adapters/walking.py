@@ -43,7 +43,7 @@ class FoundPaths:
 async def find_paths(
     list_directory: ListDirectory, pattern: Wanted, directory: str, limit: int, *, kind: str | None = None
 ) -> FoundPaths:
-    """The first `limit` paths that fit, named as `list_directory` does; what cannot be listed on the way is passed over.
+    """At most `limit` paths that fit, named as `list_directory` does; what cannot be listed on the way is passed over.
 
     Args:
         kind: only what is of this one.

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,17 @@ def test_a_cancelled_run_leaves_nothing_and_the_backend_goes_on(workspace: Path)
 
     with backend(shell_policy(workspace)) as ours:
         asyncio.run(act(ours))
+
+
+def test_closing_the_workspace_ends_the_command_that_a_run_waits_for(workspace: Path) -> None:
+    seconds = marker()
+    with ThreadPoolExecutor(1) as threads, backend(shell_policy(workspace)) as ours:
+        running = threads.submit(answers, ours, ("execute", {"command": f"sleep {seconds} & sleep {seconds}"}))
+        assert until(lambda: asleep(seconds))
+        ours._operations.workspace.close()
+        (told_of_it,) = running.result(timeout=10)
+        assert not asleep(seconds)
+    assert "closed" in told_of_it.content and told_of_it.artifact["exit_code"] == 125
 
 
 @BOTH_WAYS

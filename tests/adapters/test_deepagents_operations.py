@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from fable_exec import AsyncBrokerClient, AsyncExecutionBroker, BrokerPolicy, Confinement
-from fable_exec.adapters import BlockingAgentWorkspace, walking
+from fable_exec.adapters import BlockingAgentWorkspace, deepagents_operations, walking
 from fable_exec.adapters.deepagents_operations import DeepAgentsOperations
 from tests.adapters.places import DOORS_BELOW_THE_FACADE, shell_policy
 from tests.cli.typed import is_running
@@ -301,6 +301,9 @@ def test_a_glob_finds_files_alone_and_says_why_it_is_not_all(workspace: Path, mo
         ]
         assert backend.glob("./a.d/*")["matches"] == whole["matches"][:1]
         assert backend.glob("/*.d")["matches"] == []
+        monkeypatch.setattr(deepagents_operations, "MAX_MATCHES", 1)
+        one = backend.glob("*.d")
+        assert (len(one["matches"]), one["truncated"], one["truncation_reason"]) == (1, True, "budget")
         monkeypatch.setattr(walking, "_MAX_SECONDS", 0.0)
         part = backend.glob("*.d")
         assert (part["matches"], part["truncated"], part["truncation_reason"]) == ([], True, "budget")

@@ -93,6 +93,13 @@ def test_a_timeout_ends_all_that_the_session_ran_and_the_next_command_has_a_new_
     assert not asleep("3417") and not asleep("3418")
 
 
+def test_a_command_whose_output_does_not_end_a_line_runs_out_of_time_in_langchain(workspace: Path) -> None:
+    with shell(shell_policy(workspace), command_timeout=3.0) as middleware:
+        late, after = told(middleware, "printf unended", "echo after")
+    assert (late.status, late.artifact["timed_out"]) == ("error", True)
+    assert after.content == "after\n"
+
+
 def test_when_the_agent_is_done_nothing_of_its_session_is_alive(workspace: Path) -> None:
     with shell(shell_policy(workspace)) as middleware:
         told(middleware, "sleep 3419 & sleep 3420 >/dev/null 2>&1 </dev/null &", "echo there")

@@ -235,6 +235,17 @@ def test_a_run_that_waits_for_an_approval_is_continued_from_its_serialized_state
     assert list(place.iterdir()) == []
 
 
+def test_the_default_shell_reads_no_profile_and_one_that_the_model_names_does(place: Path, tmp_path: Path) -> None:
+    kind = "shopt -q login_shell && echo login || echo plain"
+    ours, named = run_to_the_end(
+        client_of(place, {"allowed_executables": ["bash"]}),
+        tmp_path,
+        [tool_call("exec_command", cmd=kind)],
+        [tool_call("exec_command", cmd=kind, shell="bash")],
+    )
+    assert (said(ours).strip(), said(named).strip()) == ("plain", "login")
+
+
 def test_runs_share_a_live_session_and_do_not_end_it(place: Path, tmp_path: Path) -> None:
     from agents import Runner
     from agents.sandbox import SandboxRunConfig
@@ -392,7 +403,8 @@ def test_files_are_the_sdks_with_the_sdks_errors(place: Path) -> None:
             "a": EntryKind.DIRECTORY, "deep": EntryKind.DIRECTORY, "fifo": EntryKind.OTHER, "huge": EntryKind.FILE,
             "link": EntryKind.SYMLINK, "loop": EntryKind.SYMLINK, "out": EntryKind.SYMLINK,
         }  # fmt: skip
-        assert [(each.size, str(each.permissions)) for each in await session.ls("link")] == [(3_000_000, "-rw-------")]
+        (inside,) = await session.ls("link")
+        assert (inside.size, str(inside.permissions), inside.owner, inside.group) == (3_000_000, "-rw-------", "", "")
         assert (await session.read(Path("link/ü"))).read() == large  # through a link of the workspace
         for work, error in (
             (session.read(Path("gone")), WorkspaceReadNotFoundError),
@@ -460,6 +472,7 @@ def test_a_manifest_brings_files_directories_and_variables(place: Path, tmp_path
     async def body(session: Any) -> None:
         done = await session.exec("./run.sh; cat one all/deep/file; stat -c %a run.sh d d/e/.vscode/tasks.json one")
         assert done.stdout.decode() == "grüß dich\ngivengiven755\n755\n600\n755\n"
+        assert (await session.exec('test -w "$HOME" && test "$HOME" != "$PWD"')).exit_code == 0
 
     within(client_of(place), body, manifest=manifest)
 

@@ -17,7 +17,9 @@ from fable_exec import (
     BrokerGone,
     BrokerPolicy,
     Confinement,
+    FrameTooLarge,
     InvalidRequest,
+    Limits,
     PathDenied,
     PathNotFound,
     PathPermission,
@@ -122,6 +124,9 @@ def test_arguments_that_do_not_fit_are_errors_of_the_caller(workspace: Path) -> 
             await backend.run(["true"], cwd="relative")
         with pytest.raises(PathDenied):
             await backend.run(["true"], cwd="/")
+        longest = backend.workspace.policy.limits.max_timeout_seconds
+        with pytest.raises(ValueError):
+            await backend.run(["true"], timeout=longest + 1)
 
     told(shell_policy(workspace), body)
     with pytest.raises(InvalidRequest, match="view"):
@@ -172,6 +177,16 @@ def test_files_are_bytes_and_errors_are_builtin(workspace: Path) -> None:
         assert not await backend.exists(f"{at}/nested")
 
     told(shell_policy(workspace, max_output_bytes=1 << 22), body, unlocked=True)
+
+
+def test_over_a_spawned_broker_a_write_has_to_fit_into_a_frame(workspace: Path) -> None:
+    async def body(backend: PydanticAiOperations) -> None:
+        with pytest.raises(FrameTooLarge, match="max_frame_bytes"):
+            await backend.write_bytes(f"{workspace}/file", b"x" * 70_000)
+        await backend.write_bytes(f"{workspace}/file", b"x" * 30_000)
+
+    told(shell_policy(workspace, limits=Limits(max_frame_bytes=1 << 16)), body, unlocked=True, door="asyncio_spawned")
+    assert (workspace / "file").stat().st_size == 30_000
 
 
 def test_while_writes_are_locked_every_change_is_refused(workspace: Path) -> None:
