@@ -14,19 +14,18 @@ from collections.abc import Mapping
 
 from . import kernel, steps, wire
 from .confine_steps import protect_this_process
-from .covers import Covers, covered
+from .covers import NEW_NAMES, Covers, covered
 from .ending import end_children, signal_everybody, stop_children, terminate_tree
 from .gate import fork_at_gate
 from .job_leader import Leader, fault, report
 from .linuxos import has_children, pidfd_open
 from .proctree import Member, list_members, members_below, pids_below
 from .readiness import Readiness
-from .reaping import Usage, child_bell, ended_children
+from .reaping import MOST_HEARD, Usage, bell, ended_children, heard
 from .spawn import Streams
 from .typed import Any, NoReturn
 from .watching import ProcessFiles, Watch
 
-_BELL_BYTES = 4096
 _KILL_SECONDS = 2.0
 
 
@@ -80,12 +79,13 @@ class _Init:
         self._watch: Watch | None = None
         self._looks = False
         self._warned = False
-        self._covered = covered(plan["stage"])
+        self._covered = covered(plan)
+        self._covers: Covers | None = None
 
     def serve(self) -> None:
         """Make the leader once the keeper says so, then reap and answer."""
-        bell = child_bell()
-        self._ready.watch(bell, lambda: self._children_died(bell))
+        rung = bell(signal.SIGCHLD, NEW_NAMES)
+        self._ready.watch(rung, lambda: self._answer(rung))
         self._ready.watch(self._ends.channel.fileno(), self._keeper_spoke)
         try:
             self._make_leader(wire.receive_packet(self._ends.channel))
@@ -121,7 +121,8 @@ class _Init:
         self._ready.unwatch(prepared)
         os.close(prepared)
         if self._covered:
-            Covers(self._covered).watch(self._ready)
+            self._covers = Covers(self._covered)
+            self._covers.watch(self._ready)
         if self._plan["watched_limits"]:
             self._watch_tree()
 
@@ -129,8 +130,11 @@ class _Init:
         self._files = ProcessFiles()
         self._watch, self._looks = Watch(dict(self._plan["watched_limits"]), time.monotonic()), True
 
-    def _children_died(self, bell: int) -> None:
-        os.read(bell, _BELL_BYTES)
+    def _answer(self, rung: int) -> None:
+        """Children died, or something new may have to be covered."""
+        numbers = heard(rung)
+        if self._covers is not None and (NEW_NAMES in numbers or len(numbers) == MOST_HEARD):
+            self._covers.keep()
         self._reap()
 
     def _leader_ended(self) -> None:

@@ -20,14 +20,13 @@ from .ending import end_children, stop_children
 from .leaders import Leaders
 from .linuxos import has_children
 from .proctree import Member, members_below, pids_below
-from .reaping import Usage, child_bell, ended_children, reap_exited
+from .reaping import Usage, child_bell, ended_children, heard, reap_exited
 from .spawn import SpawnFailed
 from .typed import NamedTuple, Protocol
 from .watching import ProcessFiles
 
 _SIGKILL = int(signal.SIGKILL)
 _PROOF_SECONDS = 2.0
-_BELL_BYTES = 4096
 _NUMBERS_PAUSES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02)
 
 
@@ -272,7 +271,7 @@ class Subreaper:
 
     def answer(self) -> None:
         """Children died: orphans must not fill the process table while the leader still runs."""
-        os.read(self.descriptor, _BELL_BYTES)
+        heard(self.descriptor)
         self._reap()
 
     def reap_leader(self, pid: int) -> tuple[int, Usage] | None:

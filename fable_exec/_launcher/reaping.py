@@ -10,6 +10,7 @@ from .linuxos import pipe_unblocking
 
 Usage = tuple[float, float, int]
 """User seconds, system seconds, peak resident KiB."""
+MOST_HEARD = 4096
 
 
 def wait_usage(pid: int, options: int) -> tuple[int, int, Usage]:
@@ -39,12 +40,23 @@ def reap_exited(pid: int) -> tuple[int, Usage] | None:
     return (status, usage) if found and not os.WIFSTOPPED(status) else None
 
 
-def child_bell() -> int:
-    """A descriptor that is readable when a child has died (SIGCHLD; only for a process of our own)."""
+def bell(*numbers: int) -> int:
+    """A descriptor on which there is a byte for each of these signals that came, its number; only for a process of our own."""
     reading, writing = pipe_unblocking()
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, _notice)
+    for number in numbers:
+        signal.signal(number, _notice)
     return reading
+
+
+def heard(descriptor: int) -> bytes:
+    """What rang the bell: MOST_HEARD numbers at most, and then there may be more, also such as found no room."""
+    return os.read(descriptor, MOST_HEARD)
+
+
+def child_bell() -> int:
+    """The same for the death of a child."""
+    return bell(signal.SIGCHLD)
 
 
 def _notice(number: int, frame: object) -> None:

@@ -14,10 +14,11 @@ import socket
 from functools import partial
 
 from . import kernel, steps, wire
-from .covers import Covers, covered
+from .covers import NEW_NAMES, Covers, covered
 from .linuxos import pidfd_open
 from .pins import Pins, Refused
 from .readiness import Readiness
+from .reaping import bell, heard
 from .refusals import Ledger, answer_to_take
 from .slot_init import serve_slot
 from .typed import Any, NoReturn
@@ -68,12 +69,22 @@ class Stager:
         self._ready = Readiness()
         self._ledger = Ledger()
         self._wanted = True
-        paths = covered(plan["stage"])
+        paths = covered(plan)
         self._covers = Covers(paths) if paths else None
         if self._covers is not None:
-            self._covers.watch(self._ready)
+            self._watch(self._covers)
         self._ready.watch(requests.fileno(), self._serve_request)
         self._ready.watch(alive, self._stop)
+
+    def _watch(self, covers: Covers) -> None:
+        rung = bell(NEW_NAMES)
+
+        def answer() -> None:
+            heard(rung)
+            covers.keep()
+
+        covers.watch(self._ready)
+        self._ready.watch(rung, answer)
 
     def serve(self) -> None:
         """Answer slot requests until there is nobody left to answer; then return, which ends the namespace."""

@@ -123,3 +123,15 @@ def test_an_empty_group_that_nobody_recovers_is_removed_once_it_is_old(monkeypat
     monkeypatch.setattr(leaf, "_FORGOTTEN_SECONDS", 0.0)
     leaf.remove_forgotten()
     assert not mine.path.exists()
+
+
+@pytest.mark.requires_ability("confinement", *NEEDS["pidns"])
+def test_an_init_and_its_keeper_hold_no_inotify_instance(grouping: Supervisor, workspace: Path) -> None:
+    """A user has 128 of them, and to close one takes the kernel up to 24 ms, which the end of a job would wait for."""
+    scene = Scene(supervisor=grouping, workspace=workspace, rung="pidns")
+    execution = scene.start("sleep", "1000", confined=True)
+    (init,) = until(lambda: len(found := children(execution.document["supervisor_pid"])) == 1 and found)
+    for process in (init, execution.document["supervisor_pid"]):
+        held = [os.readlink(each) for each in Path(f"/proc/{process}/fd").iterdir()]
+        assert held and not [each for each in held if "inotify" in each]
+    stopped(scene, execution)
