@@ -179,7 +179,14 @@ def _peers(setting: Setting) -> list[Contestant]:
 
 def _program(argv: list[str], workspace: str) -> Callable[[], object]:
     environment = {"PATH": os.environ["PATH"], "HOME": str(DIRECTORY)}  # codex refuses a home below a temporary directory
-    return lambda: subprocess.run(argv, cwd=workspace, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+
+    def act() -> None:
+        done = subprocess.run(argv, cwd=workspace, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
+        if done.returncode:
+            complaint = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+            raise RuntimeError(complaint[:200] or f"status {done.returncode}")
+
+    return act
 
 
 def _settings(setting: Setting, workspace: str) -> str:
