@@ -35,16 +35,27 @@ def tried(name: str, python: str, timeout_seconds: float = TIMEOUT_SECONDS) -> d
 
 def measured(directory: Path) -> dict[str, Any]:
     """Every executor whose framework is there, and a reason for every framework that is not."""
-    python = frameworks.environment(directory)
-    absent = {name: reason for name in frameworks.REQUIREMENTS if (reason := frameworks.missing(python, name))}
+    pythons, absent = _installed(directory)
     rows = {}
     for name in NAMES:
         needs = getattr(importlib.import_module(f"benchmarks.leaks.executors.{name}"), "FRAMEWORK", None)
         if needs in absent:
             continue
         print(name, file=sys.stderr)
-        rows[name] = tried(name, python)
-    return {"machine": machine.describe(_HERE), "executors": rows, "not_installable": absent}
+        rows[name] = tried(name, pythons[needs] if needs else sys.executable)
+    measured_with = [frameworks.REQUIREMENTS[name].replace("==", " ") for name in sorted(pythons)]
+    return {"machine": machine.describe(_HERE), "executors": rows, "frameworks": measured_with, "not_installable": absent}
+
+
+def _installed(directory: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """The interpreter of every framework that is there, and the reason for every other."""
+    pythons, absent = {}, {}
+    for name in frameworks.REQUIREMENTS:
+        try:
+            pythons[name] = frameworks.interpreter(directory, name)
+        except frameworks.NotInstallable as reason:
+            absent[name] = str(reason)
+    return pythons, absent
 
 
 def main() -> None:

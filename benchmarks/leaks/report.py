@@ -19,11 +19,13 @@ _HEAD = (
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """A row for each executor, ours first, and one for the frameworks that are not there."""
+    """A row for each executor, ours first, and one for the frameworks that are not there; below it the versions of the others."""
     rows = sorted(found["executors"].values(), key=lambda row: not row["ours"])
     lines = [*_HEAD, *(_row(row) for row in rows)]
     if found["not_installable"]:
         lines.append(f"| {', '.join(sorted(found['not_installable']))} | not installable here | - | - | - | - |")
+    if found["frameworks"]:
+        lines += ["", f"With {', '.join(found['frameworks'])}."]
     return "\n".join(lines)
 
 

@@ -18,12 +18,20 @@ CHILDREN = {"same_group": "15.1", "own_session": "15.2", "double_fork": "15.3"}
 LATE_SECONDS = 0.5
 """How long after its timeout a call is late. Who waits for the children finds none at its return, however long they lived."""
 
-_TEXT = "echo kept; sleep {same_group} & setsid sleep {own_session} & (setsid sh -c 'sleep {double_fork} &' &) ; sleep 9"
+SETTLING_SECONDS = 0.1
+"""How long after a call's return what it has killed may still be on its way out."""
+
+# The word that is printed does not stand in the text, which an error may repeat.
+_TEXT = "echo ke''pt; sleep {same_group} & setsid sleep {own_session} & (setsid sh -c 'sleep {double_fork} &' &) ; sleep 9"
 
 
 @attrs.frozen
 class Seen:
-    """One call with a timeout. `alive` names those of CHILDREN that ran when it returned, or was late, if that was first."""
+    """One call with a timeout.
+
+    `alive` names those of CHILDREN that ran after it returned, or, where they would have ended by themselves until then, when it
+    was late.
+    """
 
     returned_seconds: float
     alive: tuple[str, ...]
@@ -40,7 +48,8 @@ def perform(run: Run, timeout_seconds: float) -> Seen:
     output = run(_TEXT.format(**CHILDREN), timeout_seconds)
     returned = time.monotonic() - began
     late.cancel()
-    asleep = seen[0] if seen else _sleepers()
+    time.sleep(SETTLING_SECONDS)
+    asleep = seen[0] if returned + SETTLING_SECONDS >= min(map(float, CHILDREN.values())) else _sleepers()
     return Seen(returned, tuple(name for name, number in CHILDREN.items() if number in asleep), "kept" in output)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
@@ -20,7 +21,7 @@ FOUND = json.loads(RESULTS.read_text())
 OURS = [name for name in NAMES if FOUND["executors"].get(name, {}).get("ours")]
 PATIENCE_SECONDS = 0.3
 QUICK_SECONDS = 0.5
-DROPPED_BY_THEIR_FRAMEWORK = {"fable_langchain"}
+DROPPED_BY_THEIR_FRAMEWORK = {"fable_inspect_ai", "fable_langchain"}
 
 
 @pytest.mark.parametrize("bound_seconds", bounds(PATIENCE_SECONDS))
@@ -39,11 +40,29 @@ def test_the_same_scene_finds_what_an_executor_leaves() -> None:
     assert (row["alive"], row["output_kept"]) == ([*CHILDREN], True)
 
 
+@pytest.mark.deep  # fifteen seconds each
+@pytest.mark.parametrize(("name", "left"), [("asyncio_communicate", [*CHILDREN]), ("subprocess_killpg", [*CHILDREN][1:])])
+@pytest.mark.requires_ability("pid_namespace")
+def test_who_waits_until_the_children_have_ended_is_said_to_have_left_them(name: str, left: list[str]) -> None:
+    row = tried(name, sys.executable, QUICK_SECONDS)
+    assert row["alive"] == left
+    assert row["returned_seconds"] > 15
+
+
 @pytest.mark.requires_ability("pid_namespace")
 def test_an_executor_that_cannot_be_run_has_a_reason_and_no_figure() -> None:
     row = run_in_box(sys.executable, "nobody", QUICK_SECONDS)
     assert row.keys() == {"failed"}
     assert "ModuleNotFoundError" in row["failed"]
+
+
+def test_a_framework_that_cannot_be_had_has_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(frameworks.NotInstallable, match="No matching distribution found for agno"):
+        frameworks.interpreter(tmp_path, "agno")
+    monkeypatch.setitem(frameworks._OLDEST_PYTHON, "agno", (3, 99))
+    with pytest.raises(frameworks.NotInstallable, match=r"agno==\S+ needs Python 3.99"):
+        frameworks.interpreter(tmp_path, "agno")
 
 
 def test_on_record_ours_left_nothing_and_returned_in_time_with_the_output() -> None:
@@ -55,7 +74,9 @@ def test_on_record_ours_left_nothing_and_returned_in_time_with_the_output() -> N
 
 
 def test_on_record_is_every_executor_or_why_its_framework_is_not_there() -> None:
-    assert FOUND["executors"].keys() <= set(NAMES)
+    needs = {name: getattr(importlib.import_module(f"benchmarks.leaks.executors.{name}"), "FRAMEWORK", None) for name in NAMES}
+    assert set(needs.values()) - {None} == frameworks.REQUIREMENTS.keys()
+    assert FOUND["executors"].keys() == {name for name in NAMES if needs[name] not in FOUND["not_installable"]}
     assert all(FOUND["not_installable"].values())
     assert FOUND["not_installable"].keys() <= frameworks.REQUIREMENTS.keys()
     assert not [row for row in FOUND["executors"].values() if "failed" in row]

@@ -6,16 +6,18 @@ from pathlib import Path
 
 from benchmarks.leaks.executors import Run
 from fable_exec import AsyncExecutionBroker, BrokerPolicy
-from fable_exec.adapters import BlockingAgentWorkspace
-from fable_exec.adapters.deepagents_operations import DeepAgentsOperations
 
-TITLE = "`DeepAgentsOperations`, without deepagents"
+TITLE = "deepagents, `FableBackend`"
 OURS = True
+FRAMEWORK = "deepagents"
 
 
 @contextmanager
 def executor(workspace: Path) -> Iterator[Run]:
+    from fable_exec.adapters import BlockingAgentWorkspace
+    from fable_exec.adapters.deepagents import FableBackend
+
     policy = BrokerPolicy(workspace=workspace, allowed_executables=["sh"])
     with BlockingAgentWorkspace(AsyncExecutionBroker(policy)) as agent_workspace:
-        operations = DeepAgentsOperations(agent_workspace)
-        yield lambda text, seconds: str(operations.execute(text, seconds)["output"])
+        backend = FableBackend(agent_workspace)
+        yield lambda text, seconds: str(backend.execute(text, timeout=int(seconds)).output)

@@ -6,22 +6,27 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.leaks.executors import Run
-from fable_exec.adapters.inspect_ai_operations import InspectOperations
 
-TITLE = "`InspectOperations`, without inspect-ai"
+TITLE = "inspect-ai, sandbox `fable`"
 OURS = True
+FRAMEWORK = "inspect-ai"
 
 
 @contextmanager
 def executor(workspace: Path) -> Iterator[Run]:
-    """In a directory that the operations make themselves, as inspect-ai's samples are."""
+    """In the directory that a sample is given."""
+    from fable_exec.adapters.inspect_ai import FableSandboxEnvironment
+
     with asyncio.Runner() as runner:
-        sample = runner.run(InspectOperations.open())
+        samples = runner.run(FableSandboxEnvironment.sample_init("leaks", None, {}))
 
         async def asynchronously(text: str, seconds: float) -> str:
-            return (await sample.execute(["sh", "-c", text], timeout=seconds)).stdout_text
+            try:
+                return str((await samples["default"].exec(["sh", "-c", text], timeout=int(seconds))).stdout)
+            except TimeoutError as error:
+                return str(error)
 
         try:
             yield lambda text, seconds: runner.run(asynchronously(text, seconds))
         finally:
-            runner.run(sample.close())
+            runner.run(FableSandboxEnvironment.sample_cleanup("leaks", None, samples, False))

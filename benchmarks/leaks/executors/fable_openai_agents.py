@@ -8,20 +8,26 @@ from pathlib import Path
 from benchmarks.leaks.executors import Run
 from fable_exec import AsyncExecutionBroker, BrokerPolicy
 from fable_exec.adapters import AgentWorkspace
-from fable_exec.adapters.openai_agents_operations import OpenAiAgentsOperations
 
-TITLE = "`OpenAiAgentsOperations`, without the SDK"
+TITLE = "OpenAI Agents SDK, `shell_tool`"
 OURS = True
+FRAMEWORK = "openai-agents"
 
 
 @contextmanager
 def executor(workspace: Path) -> Iterator[Run]:
+    from agents import RunContextWrapper, ShellActionRequest, ShellCallData, ShellCommandRequest
+
+    from fable_exec.adapters.openai_agents import shell_tool
+
     with asyncio.Runner() as runner:
         broker = AsyncExecutionBroker(BrokerPolicy(workspace=workspace, allowed_executables=["sh"]))
-        operations = OpenAiAgentsOperations(AgentWorkspace(broker))
+        tool = shell_tool(AgentWorkspace(broker))
 
         async def asynchronously(text: str, seconds: float) -> str:
-            return (await operations.run([text], timeout_ms=int(seconds * 1000)))[0].stdout
+            action = ShellActionRequest(commands=[text], timeout_ms=int(seconds * 1000))
+            request = ShellCommandRequest(RunContextWrapper(None), ShellCallData(call_id="leaks", action=action))
+            return str((await tool.executor(request)).output[0].stdout)
 
         runner.run(broker.__aenter__())
         try:

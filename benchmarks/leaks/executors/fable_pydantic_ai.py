@@ -8,20 +8,27 @@ from pathlib import Path
 from benchmarks.leaks.executors import Run
 from fable_exec import AsyncExecutionBroker, BrokerPolicy
 from fable_exec.adapters import AgentWorkspace
-from fable_exec.adapters.pydantic_ai_operations import PydanticAiOperations
 
-TITLE = "`PydanticAiOperations`, without pydantic-ai"
+TITLE = "pydantic-ai, `FableWorkspace`"
 OURS = True
+FRAMEWORK = "pydantic-ai"
 
 
 @contextmanager
 def executor(workspace: Path) -> Iterator[Run]:
+    from pydantic_ai.workspaces import WorkspaceTimeoutError
+
+    from fable_exec.adapters.pydantic_ai import FableWorkspace
+
     with asyncio.Runner() as runner:
         broker = AsyncExecutionBroker(BrokerPolicy(workspace=workspace, allowed_executables=["sh"]))
-        operations = PydanticAiOperations(AgentWorkspace(broker))
+        backend = FableWorkspace(AgentWorkspace(broker))
 
         async def asynchronously(text: str, seconds: float) -> str:
-            return (await operations.run(text, is_text=True, timeout=seconds)).stdout_text
+            try:
+                return str((await backend.run(text, shell=True, timeout=seconds)).stdout)
+            except WorkspaceTimeoutError as error:
+                return str(error.stdout)
 
         runner.run(broker.__aenter__())
         try:
