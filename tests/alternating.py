@@ -46,7 +46,7 @@ EVERY_WAY_BY_THE_SECOND_RUN = frozenset(
 
 SAME_FOR_EVERY_USER = frozenset(
     """
-    adapters/test_blocking.py adapters/test_deepagents_operations.py adapters/test_inspect_ai_operations.py
+    adapters/test_blocking.py adapters/test_deepagents_operations.py
     adapters/test_launch.py adapters/test_mcp_missing.py adapters/test_openai_agents_operations.py
     adapters/test_openai_agents_sandbox_operations.py
     adapters/test_pydantic_ai_operations.py adapters/test_statuses.py adapters/test_workspace.py admin/test_reference.py

@@ -1,9 +1,14 @@
-"""What the inspect-ai sandbox does, without inspect-ai: a directory for each sample, and its rules for errors."""
+"""What the inspect-ai sandbox does, without inspect-ai: a directory for each sample, places that only commands see, and its
+rules for errors."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib.util
+import os
+import pwd
+import re
 import time
 import tomllib
 from collections.abc import Awaitable, Callable
@@ -12,12 +17,16 @@ from typing import Any
 
 import pytest
 
-from fable_exec import PolicyError
-from fable_exec.adapters.inspect_ai_operations import InspectOperations
+from fable_exec import BrokerPolicy, PolicyError
+from fable_exec.adapters.inspect_ai_directories import PREFIX, SampleDirectory
+from fable_exec.adapters.inspect_ai_operations import InspectOperations, TooMuchOutput, is_own_user
+from fable_exec.adapters.inspect_ai_policy import sample_document
+from fable_exec.errors import ConfinementUnavailable, ExecutableDenied, PathDenied
 from tests.cli.typed import PROJECT, is_running
 from tests.waiting import until
 
 CONFINED = pytest.mark.requires_ability("confinement")
+NAMESPACES = pytest.mark.requires_ability("confinement", "userns")
 
 
 def within(body: Callable[[InspectOperations], Awaitable[Any]], document: str | None = None) -> Any:
@@ -29,6 +38,12 @@ def within(body: Callable[[InspectOperations], Awaitable[Any]], document: str | 
             await sample.close()
 
     return asyncio.run(act())
+
+
+@pytest.fixture
+def in_tmp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sample's directory is in /tmp, whatever TMPDIR says."""
+    monkeypatch.setattr("tempfile.tempdir", "/tmp")
 
 
 @CONFINED
@@ -43,8 +58,208 @@ def test_how_a_command_ended_is_a_result() -> None:
         assert (late.timed_out, late.stdout) == (True, b"before\n")
         with pytest.raises(PermissionError):
             await sample.execute(["/etc/passwd"])
-        with pytest.raises(PermissionError, match="somebody"):
-            await sample.execute(["sh", "-c", "true"], user="somebody")
+
+    within(body)
+
+
+def test_only_the_own_user_is_known() -> None:
+    assert is_own_user(str(os.geteuid()))
+    assert all(is_own_user(user.pw_name) for user in pwd.getpwall() if user.pw_uid == os.geteuid())
+    assert [user for user in ("65533", "no-such-user-here", "", "0:0", "root ", "a\0") if is_own_user(user)] == []
+
+
+@NAMESPACES
+def test_programs_that_no_list_can_name_are_for_a_listed_shell() -> None:
+    async def body(sample: InspectOperations) -> None:
+        assert (await sample.execute(["ls", "-a"])).stdout == b".\n..\n"
+        await sample.write("own", "#!/bin/sh\necho own $1 $PWD; exit 7\n")
+        await sample.write("/tmp/there", "#!/bin/sh\necho there\n")
+        with pytest.raises(PermissionError, match="own"):
+            await sample.execute(["./own"])
+        await sample.execute(["chmod", "+x", "own", "/tmp/there"])
+        done = await sample.execute(["./own", "a b"])
+        assert (done.status, done.stdout.decode()) == (7, f"own a b {sample.workspace.root}\n")
+        assert (await sample.execute([f"{sample.workspace.root}/own"])).status == 7
+        assert (await sample.execute(["there"], env={"PATH": "/tmp:/usr/bin:/bin"})).stdout == b"there\n"
+        assert (await sample.execute(["kill", "-9", "$$"])).status != 0
+        assert (await sample.execute(["no-such", "x"])).status == 127
+        for no_program in ("/etc/passwd", "/etc"):
+            with pytest.raises(PermissionError):
+                await sample.execute([no_program])
+
+    within(body)
+
+
+@NAMESPACES
+def test_a_command_may_start_wherever_commands_may_go(in_tmp: None) -> None:
+    async def body(sample: InspectOperations) -> None:
+        await sample.execute(["sh", "-c", "mkdir -p deep /tmp/deep; ln -s deep link; echo > file"])
+        for cwd, told in (("deep", f"{sample.workspace.root}/deep"), ("/usr/bin", "/usr/bin"), ("/tmp/deep", "/tmp/deep")):
+            assert (await sample.execute(["pwd"], cwd=cwd)).stdout.decode() == f"{told}\n"
+        assert (await sample.execute(["pwd", "-P"], cwd="link")).stdout.decode() == f"{sample.workspace.root}/deep\n"
+        assert (await sample.execute(["pwd", "-P"], cwd="..")).stdout == b"/tmp\n"
+        for cwd, kind in (("/no-such", FileNotFoundError), ("/etc/passwd", NotADirectoryError), ("no-such", FileNotFoundError)):
+            with pytest.raises(kind, match=re.escape(cwd)):
+                await sample.execute(["sh", "-c", "true"], cwd=cwd)
+
+    within(body)
+
+
+@NAMESPACES
+def test_files_are_where_commands_have_them(in_tmp: None, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("of the host")
+
+    async def body(sample: InspectOperations) -> None:
+        await sample.write("/tmp/deep/✨", "grün\r\n")
+        assert (await sample.execute(["cat", "/tmp/deep/✨"])).stdout.decode() == "grün\r\n"
+        await sample.execute(
+            ["sh", "-c", "printf '\\303(' > /tmp/raw; ln -s /tmp/raw inner; ln -s raw /tmp/outer; mkfifo /tmp/fifo"]
+        )
+        for path in ("/tmp/raw", "inner", "/tmp/outer", "../raw", f"{sample.workspace.root}/../raw"):
+            assert await sample.read(path) == b"\xc3("
+        await sample.write("inner", b"")
+        assert await sample.read("/tmp/raw") == b""
+        await sample.write("a:b?", "no portable name")
+        assert await sample.read("a:b?") == b"no portable name"
+        assert await sample.read("/etc/passwd") == Path("/etc/passwd").read_bytes()
+        await sample.write("/tmp/large", b"x" * 12_000_000)
+        assert len(await sample.read("/tmp/large")) == 12_000_000
+        for path, kind in (
+            ("/etc", IsADirectoryError), ("/no-such", FileNotFoundError),
+            (str(secret), FileNotFoundError), ("/tmp/fifo", OSError),
+        ):  # fmt: skip
+            with pytest.raises(kind, match=re.escape(path)):
+                await sample.read(path)
+        with pytest.raises(OSError, match="large") as large:
+            await sample.read("/tmp/large", 11_999_999)
+        assert large.value.errno == errno.EFBIG
+        for path, error in (
+            ("/etc/new", PermissionError), ("/etc/passwd", PermissionError), ("/tmp", IsADirectoryError),
+            ("/tmp/fifo", OSError), ("/tmp/raw/below", PermissionError), ("/new/below", PermissionError),
+        ):  # fmt: skip
+            with pytest.raises(error, match=re.escape(path)):
+                await sample.write(path, "x")
+
+    within(body)
+    assert secret.read_text() == "of the host"
+
+
+@CONFINED
+def test_without_a_shell_there_is_only_the_directory_and_the_list(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text('allowed_executables = ["python3"]\n')
+
+    async def body(sample: InspectOperations) -> None:
+        await sample.write("a", "b")
+        assert (await sample.execute(["python3", "-c", "print(open('a').read())"])).stdout == b"b\n"
+        assert (await sample.execute(["no-such-program-here"])).status == 127
+        for refused in (["ls"], ["/bin/ls"], ["./a"]):
+            with pytest.raises(ExecutableDenied):
+                await sample.execute(refused)
+        for act in (sample.read("/etc/passwd"), sample.write("/tmp/x", ""), sample.execute(["python3", "-V"], cwd="/tmp")):
+            with pytest.raises(PathDenied):
+                await act
+        with pytest.raises(ExecutableDenied):
+            await sample.keep(["sleep", "1"])
+
+    within(body, str(tmp_path / "policy.toml"))
+
+
+@CONFINED
+def test_names_that_the_policy_protects_have_no_second_way(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text('paths.protected = ["secret"]\n')
+
+    async def body(sample: InspectOperations) -> None:
+        await sample.execute(["sh", "-c", "mkdir d; echo > secret; ln -s secret link"])
+        for path in ("secret", "d/../secret", "link", f"{sample.workspace.root}/./secret", "/proc/self/cwd/secret"):
+            with pytest.raises(PathDenied):
+                await sample.read(path)
+
+    within(body, str(tmp_path / "policy.toml"))
+
+
+@CONFINED
+def test_output_beyond_what_is_asked_for_ends_the_command() -> None:
+    marker = f"7{time.time_ns() % 10**9}"
+
+    async def body(sample: InspectOperations) -> None:
+        with pytest.raises(TooMuchOutput) as much:
+            await sample.execute(["sh", "-c", f"echo err >&2; sleep {marker} & yes"], max_output_bytes=10)
+        assert (much.value.limit, much.value.stdout) == (10, b"y\n" * 5)
+        assert much.value.stderr in (b"", b"err\n")  # which stream is heard first is not told
+        assert not is_running(marker)
+        exactly = await sample.execute(["sh", "-c", "printf 0123456789"], max_output_bytes=10)
+        assert exactly.stdout == b"0123456789"
+
+    within(body)
+
+
+@CONFINED
+def test_what_a_kept_command_leaves_goes_on_until_the_sample_is_closed() -> None:
+    marker = f"7{time.time_ns() % 10**9}"
+    starting = ["sh", "-c", f"echo start >> starts; cat starts; echo err >&2; setsid sleep {marker} &"]
+
+    async def body(sample: InspectOperations) -> None:
+        kept = await sample.keep(starting)
+        assert (kept.status, kept.stdout, kept.stderr) == (0, b"start\n", b"err\n")
+        await sample.execute(["sh", "-c", "true"])
+        assert await asyncio.to_thread(until, lambda: is_running(marker))
+        assert await sample.keep(starting) == kept  # it is there
+        await sample._broker.cancel_command(kept.handle)
+        while (await sample._broker.read_command(kept.handle, 1)).running:
+            pass
+        assert not is_running(marker)
+        assert (await sample.keep(starting)).stdout == b"start\nstart\n"  # it was not
+        assert await asyncio.to_thread(until, lambda: is_running(marker))
+        await sample.close()
+        assert not is_running(marker)
+
+    within(body)
+
+
+@CONFINED
+def test_a_start_that_fails_leaves_nothing_and_is_tried_again() -> None:
+    marker = f"7{time.time_ns() % 10**9}"
+    starting = ["sh", "-c", f"[ -e able ] || {{ sleep {marker} & exit 3; }}"]
+
+    async def body(sample: InspectOperations) -> None:
+        assert (await sample.keep(starting)).status == 3
+        assert await asyncio.to_thread(until, lambda: not is_running(marker))
+        await sample.write("able", "")
+        assert (await sample.keep(starting)).status == 0
+
+    within(body)
+
+
+@CONFINED
+def test_a_start_goes_on_for_the_sample_when_nobody_waits_for_it_any_more() -> None:
+    marker = f"7{time.time_ns() % 10**9}"
+    starting = ["sh", "-c", f"sleep {marker} & while [ ! -e go ]; do sleep 0.01; done; echo went"]
+
+    async def body(sample: InspectOperations) -> None:
+        waiting = asyncio.ensure_future(sample.keep(starting))
+        assert await asyncio.to_thread(until, lambda: is_running(marker))
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await sample.write("go", "")
+        assert (await sample.keep(starting)).stdout == b"went\n"
+        never = asyncio.ensure_future(sample.keep(["sh", "-c", f"sleep {marker}"]))
+        await asyncio.sleep(0)
+        never.cancel()
+        await sample.close()
+        assert await asyncio.to_thread(until, lambda: not is_running(marker))
+
+    within(body)
+
+
+@CONFINED
+def test_one_program_is_kept_once_however_many_ask_at_a_time(tmp_path: Path) -> None:
+    async def body(sample: InspectOperations) -> None:
+        starting = ["sh", "-c", "echo started >> starts"]
+        await asyncio.gather(*(sample.keep(starting) for _ in range(5)))
+        assert await sample.read("starts") == b"started\n"
+        assert (await sample.keep(["no-such-program-here"])).status == 127
 
     within(body)
 
@@ -69,11 +284,53 @@ def test_commands_and_files_share_the_directory_of_the_sample() -> None:
             await sample.read("deep")
         with pytest.raises(IsADirectoryError, match="directory"):
             await sample.write("deep", "x")
-        with pytest.raises(PermissionError):
-            await sample.read("/etc/hostname")
+        await sample.execute(["sh", "-c", "chmod a-r binary"])
+        with pytest.raises(PermissionError, match="binary"):
+            await sample.read("binary")
         return root
 
     assert not Path(within(body)).exists()
+
+
+@CONFINED
+def test_a_sample_is_removed_with_what_its_commands_took_their_rights_to_away(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir(mode=0o500)
+
+    async def body(sample: InspectOperations) -> str:
+        await sample.execute(["sh", "-c", f"mkdir -p a/b; touch a/b/c; ln -s {kept} a/link; ln -s {kept} link; chmod 0 a/b a"])
+        return sample.workspace.root
+
+    assert not Path(within(body)).exists()
+    assert kept.stat().st_mode & 0o777 == 0o500
+
+
+def test_a_directory_that_is_in_use_is_told_from_one_that_was_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    used = SampleDirectory.make()
+    left = tmp_path / f"{PREFIX}left"
+    (left / "below").mkdir(parents=True)
+    (tmp_path / f"{PREFIX}link").symlink_to(tmp_path)
+    (tmp_path / f"{PREFIX}file").touch()
+    (tmp_path / "another").mkdir()
+    assert [found.path for found in SampleDirectory.left("no-such")] == []
+    (found,) = SampleDirectory.left(left.name)
+    assert (found.path, found.name) == (str(left), left.name)
+    assert list(SampleDirectory.left()) == []  # whoever looks has it
+    found.remove()
+    assert not left.exists()
+    used.remove()
+    assert sorted(os.listdir(tmp_path)) == ["another", f"{PREFIX}file", f"{PREFIX}link"]
+
+
+def test_descriptors_of_samples_are_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        made = SampleDirectory.make()
+        assert list(SampleDirectory.left()) == []
+        made.remove()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 @CONFINED
@@ -81,15 +338,55 @@ def test_a_document_bounds_what_a_sample_may(tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text('allowed_executables = ["sh"]\nmax_output_bytes = 1000\n')
 
     async def body(sample: InspectOperations) -> None:
-        with pytest.raises(PermissionError):
-            await sample.execute(["python3", "-c", ""])
-        much = await sample.execute(["sh", "-c", "yes | head -c 100000"])
-        assert (much.truncated, len(much.stdout)) == (True, 1000)
+        with pytest.raises(TooMuchOutput) as much:
+            await sample.execute(["sh", "-c", "yes | head -c 100000"])
+        assert (much.value.limit, len(much.value.stdout)) == (1000, 1000)
         await sample.write("large", b"x" * 2000)
         with pytest.raises(OSError, match="2000 bytes"):
             await sample.read("large")
 
     within(body, str(tmp_path / "policy.toml"))
+
+
+def test_a_document_adds_to_what_holds_without_one() -> None:
+    def policy(given: dict[str, Any]) -> BrokerPolicy:
+        return BrokerPolicy.from_mapping({**sample_document(given), "workspace": str(PROJECT)})
+
+    plain = policy({})
+    assert (plain.limits.timeout_seconds, plain.limits.max_timeout_seconds, plain.max_output_bytes) == (3600, 3600, 100 * 1024**2)
+    for name in ("CUSTOM", "_x", "PATH", "HOME", "PYTHONPATH", "lower"):
+        assert plain.environment.admits_request(name)
+    said = policy({"environment": {"set": {"A": "b"}}, "limits": {"max_timeout_seconds": 60}, "allowed_executables": ["git"]})
+    assert said.environment.admits_request("CUSTOM")
+    assert (dict(said.environment.set), said.allowed_executables) == ({"A": "b"}, ("git",))
+    assert (said.limits.timeout_seconds, said.paths.file_trust) == (60, plain.paths.file_trust)
+    assert policy({"limits": {"timeout_seconds": 5}}).limits.timeout_seconds == 5
+    assert not policy({"environment": {"request_names": []}}).environment.admits_request("CUSTOM")
+    assert policy({"environment": None}).environment.admits_request("CUSTOM")
+    for faulty in ({"limits": 3}, {"environment": []}, {"paths": "x"}):
+        with pytest.raises(PolicyError):
+            policy(faulty)
+
+
+@CONFINED
+def test_more_time_than_the_policy_allows_is_what_it_allows(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text("limits.max_timeout_seconds = 1\n")
+
+    async def body(sample: InspectOperations) -> None:
+        assert (await sample.execute(["sh", "-c", "sleep 600"], timeout=300)).timed_out
+        assert (await sample.execute(["sh", "-c", "sleep 600"])).timed_out
+
+    within(body, str(tmp_path / "policy.toml"))
+
+
+@CONFINED
+def test_what_no_sample_could_do_without_is_told_by_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    asyncio.run(InspectOperations.check())
+    (tmp_path / "policy.toml").write_text('launch = "plain"\nconfinement.protections.later_files = "strict"\n')
+    with pytest.raises(ConfinementUnavailable, match="later_files"):
+        asyncio.run(InspectOperations.check(str(tmp_path / "policy.toml")))
+    assert os.listdir(tmp_path) == ["policy.toml"]
 
 
 @pytest.mark.parametrize("line", ['workspace = "/srv"', f'write_token_digest = "{"0" * 64}"', "colour = 1"])
