@@ -21,7 +21,7 @@ FOUND = json.loads(RESULTS.read_text())
 OURS = [name for name in NAMES if FOUND["executors"].get(name, {}).get("ours")]
 PATIENCE_SECONDS = 0.3
 QUICK_SECONDS = 0.5
-DROPPED_BY_THEIR_FRAMEWORK = {"fable_inspect_ai", "fable_langchain"}
+DROPPED_BY_THEIR_FRAMEWORK = {"fable_langchain"}
 
 
 @pytest.mark.parametrize("bound_seconds", bounds(PATIENCE_SECONDS))

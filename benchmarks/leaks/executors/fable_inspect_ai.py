@@ -24,7 +24,7 @@ def executor(workspace: Path) -> Iterator[Run]:
             try:
                 return str((await samples["default"].exec(["sh", "-c", text], timeout=int(seconds))).stdout)
             except TimeoutError as error:
-                return str(error)
+                return str(getattr(error, "truncated_output", None) or error)
 
         try:
             yield lambda text, seconds: runner.run(asynchronously(text, seconds))

@@ -24,6 +24,6 @@ def executor(workspace: Path) -> Iterator[Run]:
             try:
                 return str((await sample.exec(["sh", "-c", text], timeout=int(seconds))).stdout)
             except TimeoutError as error:
-                return str(error)
+                return str(getattr(error, "truncated_output", None) or error)
 
         yield lambda text, seconds: runner.run(asynchronously(text, seconds))
