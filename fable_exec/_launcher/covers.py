@@ -7,18 +7,18 @@ user's commands are refused by the modes of what is new.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 from collections.abc import Mapping, Sequence
 
 from . import mounts
+from .linuxos import signal_new_names
 from .readiness import Readiness
 from .typed import Any
 
 NEW_NAMES = signal.SIGIO
-"""Comes when something was made where something is covered (F_NOTIFY in fcntl(2)). The end of an inotify instance, which tells
-the same, takes the kernel up to 24 ms, and the end of a job with it; and a user has 128 of them."""
+"""Comes when something was made where something is covered. The end of an inotify instance, which tells the same, takes the
+kernel up to 24 ms, and the end of a job with it; and a user has 128 of them."""
 
 
 class Covers:
@@ -54,7 +54,7 @@ def _watched(directory: str) -> int:
     except OSError:
         return -1
     try:
-        fcntl.fcntl(place, fcntl.F_NOTIFY, fcntl.DN_CREATE | fcntl.DN_MULTISHOT)
+        signal_new_names(place)
     except OSError:
         os.close(place)
         return -1

@@ -5,6 +5,7 @@ So the host's modules can be imported, and type-checked, on every platform.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -31,6 +32,10 @@ if sys.platform == "linux":
     def pipe_unblocking() -> tuple[int, int]:
         """A close-on-exec pipe whose ends never block."""
         return os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def signal_new_names(directory: int) -> None:
+        """Have SIGIO sent to us for each name that comes into an open directory, as long as it is open (F_NOTIFY in fcntl(2))."""
+        fcntl.fcntl(directory, fcntl.F_NOTIFY, fcntl.DN_CREATE | fcntl.DN_MULTISHOT)
 
     def has_children() -> bool:
         """Whether this process has a child, dead or alive (waitid(2), nothing is reaped)."""
@@ -70,6 +75,9 @@ else:
         raise _missing()
 
     def set_ids(user: int, group: int) -> None:
+        raise _missing()
+
+    def signal_new_names(directory: int) -> None:
         raise _missing()
 
     def has_children() -> bool:
