@@ -16,7 +16,7 @@ from fable_exec.adapters.creating import create_file
 from fable_exec.adapters.values import RunRequest
 from fable_exec.adapters.workspace import AgentWorkspace
 from fable_exec.calls.building import as_bytes
-from fable_exec.errors import FableExecError, InvalidRequest, PathExists
+from fable_exec.errors import FableExecError, InvalidRequest
 
 __all__ = ["ApplyDiff", "OpenAiAgentsOperations", "Patched", "ShellOutput"]
 
@@ -95,8 +95,6 @@ class OpenAiAgentsOperations:
 
     async def _change_moved(self, path: str, move_to: str, after: bytes, digest: str) -> None:
         """Move first, which a place that cannot be had refuses, and then change; what could not be changed goes back."""
-        if await self.workspace.exists(move_to):
-            raise PathExists(f"{move_to!a:.200} is there already", reason="exists", path=move_to)
         await self.workspace.make_dir(posixpath.dirname(move_to) or ".")
         await self.workspace.move(path, move_to)
         try:

@@ -146,6 +146,7 @@ def test_what_is_there_is_replaced_or_all_of_it_goes_first(other: Path) -> None:
         b"d": b"",
         b"d/g": b"new",
     }
+    assert stat.S_IMODE((other / "d").stat().st_mode) == 0o700  # which no member spoke of
     (other / "tree" / "deep").mkdir(parents=True)
     unpacked(other, tar, instead=True)
     assert sorted(facts(other)) == [b"d", b"d/g", b"f"]
@@ -246,6 +247,7 @@ def test_too_many_members_and_too_many_bytes_are_refused_both_ways(
     for tar, why in (
         (tar_of(*(a_file(str(number)) for number in range(4))), "3 members"),
         (bytes(30_000), "longer than 20000"),
+        (tar_of(a_file("holes", pax_headers={"GNU.sparse.map": "0,1", "GNU.sparse.size": "30000"})), "unpacks to more"),
     ):
         with pytest.raises(InvalidRequest, match=why):
             unpacked(other, tar)

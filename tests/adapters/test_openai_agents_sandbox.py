@@ -359,6 +359,10 @@ def test_a_session_that_does_not_run_says_so(place: Path) -> None:
                 await work
             assert "not running" in str(refused.value.__cause__)
         async with session:
+            await session._inner._opened.close()
+            with pytest.raises(ExecTransportError, match="closed"):
+                await session.exec("true")
+        async with session:
             assert await session.running()
             shutil.rmtree(session.state.manifest.root)
             with pytest.raises(WorkspaceRootNotFoundError):
@@ -556,6 +560,33 @@ def test_what_cannot_be_had_is_refused_before_anything_is_made(what: str, why: s
         asyncio.run(client_of(place).create(manifest=asks_for(what)))
     with pytest.raises(ValueError, match="no options"):
         asyncio.run(client_of(place).create(options={"image": "x"}))
+
+    async def resumed() -> None:
+        client = client_of(place)
+        session = await client.create()
+        await client.delete(session)
+        session.state.manifest = asks_for(what)
+        await client.resume(session.state)
+
+    with pytest.raises((ValueError, MountConfigError), match=why):
+        asyncio.run(resumed())
+    assert list(place.iterdir()) == []
+
+
+def test_sessions_and_states_of_other_clients_are_refused(place: Path) -> None:
+    from agents.sandbox.sandboxes.unix_local import UnixLocalSandboxClient
+
+    async def act() -> None:
+        client, local = client_of(place), UnixLocalSandboxClient()
+        session = await local.create(options=None)
+        try:
+            for refused in (client.delete(session), client.resume(session.state)):
+                with pytest.raises(TypeError, match="FableSandboxClient"):
+                    await refused
+        finally:
+            await local.delete(session)
+
+    asyncio.run(act())
     assert list(place.iterdir()) == []
 
 
@@ -658,8 +689,10 @@ def test_a_session_that_nobody_ended_is_found_again_by_its_state(place: Path) ->
         payload = client.serialize_session_state(session.state)
         await session.shutdown()
         again = await client.resume(client.deserialize_session_state(payload))
-        async with again:
-            assert (await again.exec("cat a")).stdout == b"zwei\n"  # not what the manifest brought
+        assert [each.stat().st_mode & 0o777 for each in place.iterdir()] == [0o700]
+        for _ in range(2):
+            async with again:
+                assert (await again.exec("cat a")).stdout == b"zwei\n"  # not what the manifest brought
         await client.delete(again)
 
     with nothing_left():
@@ -721,10 +754,27 @@ def test_a_state_cannot_have_another_directory_taken_or_removed(place: Path, tmp
         with pytest.raises(Exception, match="no directory of this user"):
             await client.resume(client.deserialize_session_state(payload))
         (place / Path(session.state.manifest.root).name).unlink()
+        session = await client.create()
+        session.state.manifest = session.state.manifest.model_copy(update={"root": str(victim)})
+        await client.delete(session)
+        assert list(place.iterdir()) == []
 
     with nothing_left():
         asyncio.run(act())
     assert (victim / "precious").exists()
+
+
+@pytest.mark.requires_ability("root")
+def test_a_directory_of_another_user_is_not_taken_for_a_sessions_own(place: Path) -> None:
+    async def act() -> None:
+        client = client_of(place)
+        session = await client.create()
+        os.chown(session.state.manifest.root, 12_345, 12_345)
+        with pytest.raises(Exception, match="no directory of this user"):
+            await client.resume(session.state)
+        await client.delete(session)
+
+    asyncio.run(act())
 
 
 def test_an_archive_that_leads_outside_is_refused_and_the_workspace_stays(place: Path, tmp_path: Path) -> None:
