@@ -169,8 +169,7 @@ def _checked(read: Iterable[tarfile.TarInfo]) -> _Members:
         if path:
             members[path] = member
     for path, member in members.items():
-        above = [members.get(path[:depth]) for depth in range(1, len(path))]
-        if any(each is not None and not each.isdir() for each in above):
+        if any(above in members and not members[above].isdir() for above in _ancestors(path)):
             raise _refused(member, "it lies below a member that is no directory")
     return members
 
@@ -189,7 +188,10 @@ def _refused(member: tarfile.TarInfo, why: str) -> InvalidRequest:
 def _empty(workspace: Workspace) -> None:
     for entry in workspace.list(limit=sys.maxsize).entries:
         path = WorkspacePath(components=(entry.name,), profile=PathProfile.host())
-        (workspace.remove_tree if entry.kind is FileKind.DIRECTORY else workspace.remove)(path)
+        if entry.kind is FileKind.DIRECTORY:
+            workspace.remove_tree(path)
+        else:
+            workspace.remove(path)
 
 
 def _make_all(workspace: Workspace, tar: tarfile.TarFile, members: _Members) -> None:
@@ -204,7 +206,10 @@ def _make_all(workspace: Workspace, tar: tarfile.TarFile, members: _Members) -> 
         if not member.isdir():
             with _parent(workspace, path) as parent:
                 _make_room(parent, path)
-                _make_link(parent, path[-1], member) if member.issym() else _make_file(parent, path[-1], tar, member)
+                if member.issym():
+                    _make_link(parent, path[-1], member)
+                else:
+                    _make_file(parent, path[-1], tar, member)
     for path in sorted(directories, key=len, reverse=True):
         if (directory := directories[path]) is not None:
             with _parent(workspace, path) as parent:

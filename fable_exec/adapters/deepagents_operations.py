@@ -195,10 +195,14 @@ class DeepAgentsOperations:
 
 def _executed(completed: Completed) -> Answer:
     out, err = completed.stdout_text, completed.stderr_text
-    output = out + ("\n" if out and err and not out.endswith("\n") else "") + err
+    output = _whole_lines(out) + err if err else out
     if completed.result is not None and completed.reason not in _ENDED_BY_ITSELF:
-        output += f"{'' if output.endswith(chr(10)) or not output else chr(10)}[ended: {completed.reason}]\n"
+        output = f"{_whole_lines(output)}[ended: {completed.reason}]\n"
     return {"output": output, "exit_code": int(completed.status), "truncated": completed.truncated}
+
+
+def _whole_lines(text: str) -> str:
+    return text if not text or text.endswith("\n") else f"{text}\n"
 
 
 def _answer(act: Callable[[], Answer]) -> Answer:

@@ -89,7 +89,10 @@ class FableSandboxClient(BaseSandboxClient[None]):
         own = manifest.root == _DEFAULT_ROOT
         root = self._own_root(session_id) if own else os.path.realpath(manifest.root)
         with starting(root):
-            os.mkdir(root, 0o700) if own else os.makedirs(root, 0o700, exist_ok=True)
+            if own:
+                os.mkdir(root, 0o700)
+            else:
+                os.makedirs(root, 0o700, exist_ok=True)
         state = FableSandboxSessionState(
             session_id=session_id,
             manifest=manifest.model_copy(update={"root": root}, deep=True),
