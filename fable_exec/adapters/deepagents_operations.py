@@ -160,7 +160,7 @@ class DeepAgentsOperations:
         start = _absolute(path)
         wanted = FilePattern.parse(glob) if glob else None
         name = None if wanted is None else wanted.only_name
-        # One more than is wanted, so that exactly as many as are wanted are not taken for a part.
+        # One more than is wanted: none may be wanted, and the broker is asked for one at least.
         most = None if wanted is not None or max_count is None else max_count + 1
         found = self.workspace.grep(text, start, name_pattern=name, max_matches=most)
         below = [each for each in found.matches if wanted is None or wanted.fits(_names_below(start, each.path))]

@@ -375,7 +375,7 @@ def test_matches_are_cut_at_their_number_and_only_then_called_a_part(workspace: 
         assert (len(whole["matches"]), whole["truncated"]) == (5, False)
         part = backend.grep("needle", None, "*.py", max_count=4)
         assert (len(part["matches"]), part["truncated"]) == (4, True)
-        for most, is_part in ((7, False), (6, True)):
+        for most, is_part in ((7, False), (6, True), (0, True)):
             found = backend.grep("needle", max_count=most)
             assert (len(found["matches"]), found["truncated"]) == (most, is_part)
         assert backend.grep("absent") == {"matches": [], "truncated": False}
