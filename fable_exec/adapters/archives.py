@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 import sys
 import tarfile
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from fable_exec.errors import FableExecError, InvalidRequest, PathError
 from fable_exec.pathguard import FileKind, PathProfile, TreeEntry, Workspace, WorkspacePath, is_temporary_name
@@ -27,8 +26,15 @@ __all__ = ["MAX_BYTES", "MAX_MEMBERS", "pack", "unpack"]
 MAX_BYTES = 4 * 1024**3
 """Most bytes of files in an archive, and of an archive."""
 MAX_MEMBERS = 500_000
+MAX_NAMES = 10_000_000
+"""Most names in all paths together: every one is looked up."""
+_MAX_HEADER_BYTES = 64 * 1024
+"""Of one member with all that says its name, many times what a path can be long; tarfile takes it into memory."""
+_MAX_GLOBAL_RECORDS = 100
 _CHUNK_BYTES = 1024 * 1024
 _LATEST_SECONDS = 1 << 33
+_PATH_MAX = 4096
+_TOO_MANY_NAMES = "{} more than " + f"{MAX_NAMES} names in all"
 _KINDS: dict[FileKind, bytes] = {FileKind.DIRECTORY: tarfile.DIRTYPE, FileKind.SYMLINK: tarfile.SYMTYPE}
 
 
@@ -41,7 +47,8 @@ def pack(workspace: Workspace, left_out: Collection[tuple[str, ...]] = ()) -> IO
         left_out: paths that are left out, with all below them.
 
     Raises:
-        PathError, PathDenied: something cannot be read; "too-large" for more than MAX_BYTES and MAX_MEMBERS.
+        PathError, PathDenied: something cannot be read, or has so long a path that none could make it; "too-large" for more
+            than MAX_BYTES, MAX_MEMBERS and MAX_NAMES.
     """
     archive: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # it is what the caller gets
     try:
@@ -49,8 +56,12 @@ def pack(workspace: Workspace, left_out: Collection[tuple[str, ...]] = ()) -> IO
             walk = workspace.iterate(
                 max_entries=MAX_MEMBERS, max_depth=sys.maxsize, descend=lambda path: path.components not in left_out
             )
-            left = MAX_BYTES
+            left, names_left = MAX_BYTES, MAX_NAMES
             for found in walk:
+                WorkspacePath.parse("/".join(found.path.components), PathProfile.host())  # as when it comes back
+                names_left -= len(found.path.components)
+                if names_left < 0:
+                    raise _too_large(".", _TOO_MANY_NAMES.format("its paths have"))
                 if found.path.components not in left_out and not is_temporary_name(found.path.name):
                     left -= _put(tar, workspace, found, left)
             if walk.truncated:
@@ -74,17 +85,17 @@ def unpack(workspace: Workspace, data: IO[bytes], *, instead: bool = False) -> N
         instead: of everything that the workspace holds now.
 
     Raises:
-        InvalidRequest: it is no whole plain tar, or more than MAX_BYTES and MAX_MEMBERS; a member lies below one that is no
-            directory, stands there twice, or is neither file nor directory nor link. PathDenied: its name leads elsewhere.
+        InvalidRequest: it is no whole plain tar, or more than MAX_BYTES, MAX_MEMBERS and MAX_NAMES; a member lies below one that
+            is no directory, stands there twice, is sparse, or is neither file nor directory nor link. PathDenied: its name leads
+            elsewhere.
         PathError: it could not be made; what was made before it stays.
     """
     with tempfile.TemporaryFile() as spool:
         _copy_bounded(data, spool)
-        with _opened(spool) as tar:
-            members = _checked(_read(tar, spool))
-            if instead:
-                _empty(workspace)
-            _make_all(workspace, tar, members)
+        members = _checked(_read(spool))
+        if instead:
+            _empty(workspace)
+        _make_all(workspace, spool, members)
 
 
 def _put(tar: tarfile.TarFile, workspace: Workspace, found: TreeEntry, left: int) -> int:
@@ -121,20 +132,41 @@ def _copy_bounded(data: IO[bytes], spool: IO[bytes]) -> None:
     spool.seek(0)
 
 
-def _opened(spool: IO[bytes]) -> tarfile.TarFile:
-    with _malformed_is_refused():
-        return tarfile.open(fileobj=spool, mode="r:")
+class _Headers:
+    """What tarfile reads of an archive: no more for one member than `_MAX_HEADER_BYTES`, whatever sizes its headers claim."""
+
+    def __init__(self, spool: IO[bytes]) -> None:
+        self._spool = spool
+        self.tell, self.seek = spool.tell, spool.seek
+        self.begin_member()
+
+    def begin_member(self) -> None:
+        self._left = _MAX_HEADER_BYTES
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= self._left:
+            raise InvalidRequest(f"a member of the archive has headers of more than {_MAX_HEADER_BYTES} bytes")
+        self._left -= size
+        return self._spool.read(size)
 
 
-def _read(tar: tarfile.TarFile, spool: IO[bytes]) -> list[tarfile.TarInfo]:
+def _read(spool: IO[bytes]) -> list[tarfile.TarInfo]:
     members = []
-    with _malformed_is_refused():
+    headers = _Headers(spool)
+    with _malformed_is_refused(), tarfile.open(fileobj=cast(Any, headers), mode="r:") as tar:
         for member in tar:
             members.append(member)
             if len(members) > MAX_MEMBERS:
                 raise InvalidRequest(f"the archive has more than {MAX_MEMBERS} members")
+            if member.size < 0:  # tarfile would go back by it, and read the same again for ever
+                raise _refused(member, "its size is less than nothing")
+            if len(tar.pax_headers) > _MAX_GLOBAL_RECORDS:
+                raise InvalidRequest(f"the archive has more than {_MAX_GLOBAL_RECORDS} global records")
+            member.pax_headers = {}  # used up; it holds a copy of every global one
+            headers.begin_member()
+        end = tar.offset
     # tarfile takes an archive for whole that ends between two members, or has a header that is none.
-    spool.seek(tar.offset)
+    spool.seek(end)
     if spool.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
         raise InvalidRequest("this is no whole tar archive: its end is missing")
     return members
@@ -157,9 +189,12 @@ _Members = dict[tuple[str, ...], tarfile.TarInfo]
 def _checked(read: Iterable[tarfile.TarInfo]) -> _Members:
     """The members by their paths, the workspace itself left out."""
     members: _Members = {}
-    left = MAX_BYTES
+    left, names_left = MAX_BYTES, MAX_NAMES
     for member in read:
         path = WorkspacePath.parse(member.name, PathProfile.host()).components
+        names_left -= len(path)
+        if names_left < 0:
+            raise InvalidRequest(_TOO_MANY_NAMES.format("the paths of the archive have"))
         left -= member.size if member.isreg() else 0
         if left < 0:
             raise InvalidRequest(f"the archive unpacks to more than {MAX_BYTES} bytes")
@@ -168,16 +203,29 @@ def _checked(read: Iterable[tarfile.TarInfo]) -> _Members:
             raise _refused(member, "it stands there twice")
         if path:
             members[path] = member
-    for path, member in members.items():
-        if any(above in members and not members[above].isdir() for above in _ancestors(path)):
-            raise _refused(member, "it lies below a member that is no directory")
+    for above, path in _directories_above(members).items():
+        if above in members and not members[above].isdir():
+            raise _refused(members[path], "it lies below a member that is no directory")
     return members
+
+
+def _directories_above(members: _Members) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """Every directory that members lie in, each with one of those."""
+    found: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for path in members:
+        above = path[:-1]
+        while above and above not in found:
+            found[above] = path
+            above = above[:-1]
+    return found
 
 
 def _check_kind(path: tuple[str, ...], member: tarfile.TarInfo) -> None:
     if not (member.isdir() or (path and (member.isreg() or member.issym()))):
         raise _refused(member, "it is no file, no directory and no symbolic link")
-    if member.issym() and (not member.linkname or "\0" in member.linkname):
+    if member.issparse():
+        raise _refused(member, "it is sparse")
+    if member.issym() and (not 0 < len(os.fsencode(member.linkname)) < _PATH_MAX or "\0" in member.linkname):
         raise _refused(member, "no link can say what it says")
 
 
@@ -194,14 +242,15 @@ def _empty(workspace: Workspace) -> None:
             workspace.remove(path)
 
 
-def _make_all(workspace: Workspace, tar: tarfile.TarFile, members: _Members) -> None:
-    """Directories from above, then files and links; the modes of directories last, since one may let nothing be made in it."""
-    directories: dict[tuple[str, ...], tarfile.TarInfo | None] = {above: None for path in members for above in _ancestors(path)}
-    directories.update((path, member) for path, member in members.items() if member.isdir())
+def _make_all(workspace: Workspace, spool: IO[bytes], members: _Members) -> None:
+    """Directories from above, whose owner may always work in them, then files and links."""
+    directories = {path for path, member in members.items() if member.isdir()}.union(_directories_above(members))
     for path in sorted(directories, key=len):
         with _parent(workspace, path) as parent:
             if not _make_room(parent, path, for_directory=True):
                 parent.make(path[-1], 0o700)
+            if path in members:
+                _set_directory_mode(parent, path[-1], members[path])
     for path, member in members.items():
         if not member.isdir():
             with _parent(workspace, path) as parent:
@@ -209,15 +258,7 @@ def _make_all(workspace: Workspace, tar: tarfile.TarFile, members: _Members) -> 
                 if member.issym():
                     _make_link(parent, path[-1], member)
                 else:
-                    _make_file(parent, path[-1], tar, member)
-    for path in sorted(directories, key=len, reverse=True):
-        if (directory := directories[path]) is not None:
-            with _parent(workspace, path) as parent:
-                _set_directory_mode(parent, path[-1], directory)
-
-
-def _ancestors(path: tuple[str, ...]) -> list[tuple[str, ...]]:
-    return [path[:depth] for depth in range(1, len(path))]
+                    _make_file(parent, path[-1], spool, member)
 
 
 @contextlib.contextmanager
@@ -249,14 +290,16 @@ def _make_link(parent: HeldDirectory, name: str, member: tarfile.TarInfo) -> Non
     os.symlink(member.linkname, name, dir_fd=parent.fd)
 
 
-def _make_file(parent: HeldDirectory, name: str, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-    content: Any = tar.extractfile(member)
+def _make_file(parent: HeldDirectory, name: str, spool: IO[bytes], member: tarfile.TarInfo) -> None:
+    spool.seek(member.offset_data)
+    left = member.size
     with open(parent.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
-        shutil.copyfileobj(content, file, _CHUNK_BYTES)
+        while left and (chunk := spool.read(min(left, _CHUNK_BYTES))):
+            left -= file.write(chunk)
         file.flush()
         give_owner(file.fileno(), parent)
         give_mode(file.fileno(), _mode(member, least=0o600))
-        when = min(max(0, int(member.mtime)), _LATEST_SECONDS)
+        when = int(min(max(0, member.mtime), _LATEST_SECONDS))  # of no number it makes 0, and of infinity the latest
         os.utime(file.fileno(), (when, when))
 
 

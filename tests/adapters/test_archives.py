@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,9 @@ from hypothesis import strategies as st
 
 from fable_exec import FableExecError, InvalidRequest, PathDenied, PathError
 from fable_exec.adapters import archives
+from fable_exec.adapters.owned import remove_directory
 from fable_exec.pathguard import Workspace
+from tests.bounds import BUSY_SECONDS
 from tests.fuzzing import A_TENTH
 
 ODD = (b"plain", "grün ✨".encode(), b"new\nline", b"\xff\xfe not utf-8", b"a:b", b" edge ", b"\\back", b"x" * 255)
@@ -61,6 +64,34 @@ def tar_of(*members: tuple[str, dict[str, Any], bytes]) -> bytes:
                 setattr(member, field, value)
             tar.addfile(member, io.BytesIO(content))
     return out.getvalue()
+
+
+def header(name: str, *, size: int = 0, kind: bytes = tarfile.REGTYPE) -> bytes:
+    """A header by itself, also one that no writer makes."""
+    member = tarfile.TarInfo(name)
+    member.size, member.type = size, kind
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+def record(keyword: str, value: str) -> bytes:
+    """One record of an extended header."""
+    body = f" {keyword}={value}\n".encode()
+    size = len(body) + 1
+    while size != len(body) + len(str(size)):
+        size = len(body) + len(str(size))
+    return str(size).encode() + body
+
+
+def extended(*records: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
+    content = b"".join(records)
+    return header("extended", size=len(content), kind=kind) + content + bytes(-len(content) % 512)
+
+
+def sparse(claimed: str, *, map: str) -> bytes:
+    return extended(record("GNU.sparse.map", map), record("GNU.sparse.size", claimed)) + header("sparse")
+
+
+END = bytes(1024)
 
 
 def a_file(name: str, content: bytes = b"x", **more: Any) -> tuple[str, dict[str, Any], bytes]:
@@ -167,6 +198,15 @@ REFUSED: dict[str, Callable[[], bytes]] = {
     "a link that says nothing": lambda: tar_of(a_link("a", "")),
     "the workspace as a link": lambda: tar_of(a_link(".", "/tmp")),
     "the workspace as a file": lambda: tar_of(a_file("./")),
+    "a link that is too long": lambda: tar_of(a_link("a", "x" * 5000)),
+    "a size that leads back to itself": lambda: header("a") + extended(record("size", "-1536")) + header("b") + END,
+    "a size below nothing": lambda: header("a", size=-1024) + END,
+    "a header as large as memory": lambda: header("l", size=8 * 1024**3 - 1, kind=tarfile.GNUTYPE_LONGNAME) + header("a") + END,
+    "headers without an end": lambda: extended(record("comment", "x")) * 2000 + header("a") + END,
+    "records for all without an end": lambda: extended(*(record(f"k{n}", "") for n in range(200)), kind=b"g") + header("a") + END,
+    "a sparse file": lambda: sparse("1000", map="0,10") + END,
+    "a sparse file of a size below nothing": lambda: sparse("-1000", map="0,0") + END,
+    "an old sparse file": lambda: header("a", kind=tarfile.GNUTYPE_SPARSE) + END,
     "nothing": lambda: b"",
     "no tar": lambda: b"PK\x03\x04" + bytes(2000),
     "half of a tar": lambda: tar_of(a_file("a", bytes(5000)))[:3000],
@@ -252,6 +292,66 @@ def test_too_many_members_and_too_many_bytes_are_refused_both_ways(
         with pytest.raises(InvalidRequest, match=why):
             unpacked(other, tar)
     assert facts(other) == {}
+
+
+def test_more_names_than_can_be_looked_up_are_refused_both_ways(
+    workspace: Path, other: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archives, "MAX_NAMES", 5)
+    (workspace / "a" / "b").mkdir(parents=True)
+    (workspace / "f").touch()
+    packed(workspace).close()
+    (workspace / "a" / "b" / "c").touch()
+    with pytest.raises(PathError, match="names"):
+        packed(workspace)
+    with pytest.raises(InvalidRequest, match="names"):
+        unpacked(other, tar_of(a_file("a/b/c"), a_file("d/e/f")))
+    assert facts(other) == {}
+
+
+def test_what_none_could_make_again_does_not_go_into_an_archive(workspace: Path) -> None:
+    os.close(made_deep(workspace, 2100))
+    with pytest.raises(PathDenied, match="path-too-long"):
+        packed(workspace)
+    remove_directory(str(workspace))
+
+
+def test_what_lies_deep_comes_back_in_a_time_that_grows_as_its_paths_do(workspace: Path, other: Path) -> None:
+    bottom = made_deep(workspace, 2000)
+    for number in range(500):
+        os.close(os.open(str(number), os.O_CREAT, dir_fd=bottom))
+    os.close(bottom)
+    with packed(workspace) as archive:
+        began = time.monotonic()
+        unpacked(other, archive)
+        assert time.monotonic() - began < BUSY_SECONDS
+        archive.seek(0)
+        with packed(other) as again:
+            assert names_in(again) == names_in(archive)
+    for each in (workspace, other):
+        remove_directory(str(each))
+
+
+def names_in(archive: IO[bytes]) -> list[str]:
+    with tarfile.open(fileobj=archive) as tar:
+        return tar.getnames()
+
+
+def made_deep(root: Path, depth: int) -> int:
+    """Directories one in the other, more than a path can name; the last one's descriptor."""
+    descriptor = os.open(root, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=descriptor)
+        below = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    return descriptor
+
+
+@pytest.mark.parametrize("when", ["nan", "inf", "-inf", "1e300"])
+def test_a_time_that_is_none_is_no_reason_to_leave_a_file_out(when: str, other: Path) -> None:
+    unpacked(other, extended(record("mtime", when)) + header("f") + END)
+    assert list(facts(other)) == [b"f"]
 
 
 @pytest.mark.requires_ability("ordinary_user")
