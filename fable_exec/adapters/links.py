@@ -6,12 +6,15 @@ link between a look and an act. A link that is swapped in after this look is ref
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 
 __all__ = ["resolved"]
 
 _MAX_LINKS = 40
+_MAX_LOOKS = 100_000
+"""More than a path and 40 links can have names. Where ".." leads away from what lies deep, all of its path is walked again."""
 _DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -26,26 +29,29 @@ def resolved(path: str, root: str, *, last: bool = True) -> str:
         last: whether a link that is named last is followed too. Without, the answer is where that link itself stands.
 
     Raises:
-        OSError: of errno ELOOP, after 40 links.
+        OSError: of errno ELOOP, after 40 links, or where it takes more than 100 000 looks.
     """
-    waiting, inside = _names(path), _names(root)
+    waiting, inside = _names(path)[::-1], _names(root)  # the next name is the last one
     done: list[str] = []
     links = 0
-    while waiting:
-        name = waiting.pop(0)
-        if name == "..":
-            done = done[:-1]
-            continue
-        done.append(name)
-        below = done[len(inside) :] if done[: len(inside)] == inside else []
-        target = _target(root, below) if below and (last or waiting) else None
-        if target is None:
-            continue
-        links += 1
-        if links > _MAX_LINKS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-        done = [] if target.startswith("/") else done[:-1]
-        waiting = _names(target) + waiting
+    with contextlib.closing(_Tree(root)) as tree:
+        while waiting:
+            name = waiting.pop()
+            if name == "..":
+                del done[-1:]
+                continue
+            done.append(name)
+            is_below = len(done) > len(inside) and done[: len(inside)] == inside
+            target = tree.target(done[len(inside) :]) if is_below and (last or waiting) else None
+            if tree.looks > _MAX_LOOKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            if target is None:
+                continue
+            links += 1
+            if links > _MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            done = [] if target.startswith("/") else done[:-1]
+            waiting += _names(target)[::-1]
     return "/" + "/".join(done)
 
 
@@ -53,19 +59,37 @@ def _names(path: str) -> list[str]:
     return [name for name in path.split("/") if name not in ("", ".")]
 
 
-def _target(root: str, names: list[str]) -> str | None:
-    """What the link of these names below `root` says; None if it is none. No link is followed on the way to it."""
-    try:
-        descriptor = os.open(root, _DIRECTORY)
-    except OSError:
-        return None
-    try:
-        for name in names[:-1]:
-            below = os.open(name, _DIRECTORY, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = below
-        return os.readlink(names[-1], dir_fd=descriptor)
-    except (OSError, ValueError):  # nothing there, no link, not to be looked at, or no name at all
-        return None
-    finally:
-        os.close(descriptor)
+class _Tree:
+    """Looks at names below `root`, from the directory where it last looked if that is on the way. No link is followed."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._at: list[str] | None = None
+        self._descriptor = -1
+        self.looks = 0
+
+    def target(self, names: list[str]) -> str | None:
+        """What the link of these names says; None if it is none."""
+        self.looks += 1
+        try:
+            self._go(names[:-1])
+            return os.readlink(names[-1], dir_fd=self._descriptor)
+        except (OSError, ValueError):  # nothing there, no link, not to be looked at, or no name at all
+            return None
+
+    def _go(self, names: list[str]) -> None:
+        if self._at is None or names[: len(self._at)] != self._at:
+            self._stand(os.open(self._root, _DIRECTORY), [])
+        for name in names[len(self._at or ()) :]:
+            self.looks += 1
+            self._stand(os.open(name, _DIRECTORY, dir_fd=self._descriptor), [*(self._at or ()), name])
+
+    def _stand(self, descriptor: int, at: list[str]) -> None:
+        self.close()
+        self._descriptor, self._at = descriptor, at
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._at is not None:
+            os.close(self._descriptor)
+            self._at = None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fable_exec.adapters.links import resolved
+from fable_exec.adapters.owned import remove_directory
 
 
 def test_names_are_resolved_as_realpath_resolves_them_below_the_root(tmp_path: Path) -> None:
@@ -50,3 +52,29 @@ def test_no_link_outside_of_the_root_is_read(tmp_path: Path) -> None:
     (root / "out").symlink_to("../outside")
     assert resolved(f"{root}/out/passwd", str(root)) == f"{tmp_path.resolve()}/outside/passwd"
     assert resolved(f"{tmp_path.resolve()}/outside", str(root)) == f"{tmp_path.resolve()}/outside"
+
+
+def test_a_name_costs_no_more_looks_than_it_has_names_or_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = str(tmp_path.resolve())
+    looks = 0
+    deep = "d/" * 1000
+    bottom = root
+    for _ in range(1000):
+        bottom += "/d"
+        os.mkdir(bottom)
+    for number in range(40):
+        os.symlink(f"{root}/{deep}{number + 1}", f"{bottom}/{number}")
+    opened = os.open
+
+    def counted(*args: Any, **more: Any) -> int:
+        nonlocal looks
+        looks += 1
+        return opened(*args, **more)
+
+    monkeypatch.setattr(os, "open", counted)
+    assert resolved(f"{bottom}/0", root) == f"{bottom}/40"
+    assert looks <= 41 * 1001
+    away_and_back = f"{root}/{deep}" + "../../d/d/" * 300
+    with pytest.raises(OSError, match="symbolic links"):
+        resolved(away_and_back, root)
+    remove_directory(f"{root}/d")
