@@ -12,6 +12,7 @@ import os
 
 from fable_exec import _sys
 from fable_exec.errors import Conflict
+from fable_exec.pathguard import turns
 from fable_exec.pathguard.directories import Directory, give_owner
 from fable_exec.pathguard.facts import fact
 from fable_exec.pathguard.reasons import denied, shown
@@ -107,18 +108,21 @@ def append(directory: Directory, name: str, data: Data, text: str, *, create: bo
 
     After a failure the file is as long as before, or gone if it was made, unless another appended meanwhile.
     """
-    fd, created = _open_for_change(directory, name, os.O_WRONLY | os.O_APPEND, text, create=create)
-    addition = _Addition(fd)
-    try:
-        addition.write(data)
-        _sys.sync_file(fd)
-        total_bytes = os.fstat(fd).st_size
-    except BaseException:
-        if addition.take_back() and created:
-            _remove_again(directory, name, fd)
-        raise
-    finally:
-        os.close(fd)
+    with contextlib.ExitStack() as turn:
+        turn.enter_context(turns.one_change())  # replaced between opening and writing, it would take the addition with it
+        fd, created = _open_for_change(directory, name, os.O_WRONLY | os.O_APPEND, text, create=create)
+        addition = _Addition(fd)
+        try:
+            addition.write(data)
+            turn.close()
+            _sys.sync_file(fd)
+            total_bytes = os.fstat(fd).st_size
+        except BaseException:
+            if addition.take_back() and created:
+                _remove_again(directory, name, fd)
+            raise
+        finally:
+            os.close(fd)
     return Appended(added_bytes=memoryview(data).nbytes, total_bytes=total_bytes, created=created)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from fable_exec import _sys
 from fable_exec._sys import locks
+from fable_exec.pathguard import turns
 from fable_exec.pathguard.contents import Data, changed, open_regular, sha256_of_file, write_all
 from fable_exec.pathguard.directories import Directory, give_mode, give_owner
 from fable_exec.pathguard.facts import fact
@@ -58,9 +59,10 @@ def write_replace(
     mode = new_mode if old is None else old.st_mode & 0o777
 
     def put(temporary: str) -> None:
-        if expected_sha256 is not None and not _is_unchanged(directory, name, old):
-            raise changed(text, expected_sha256, None)
-        directory.rename(temporary, directory, name)
+        with turns.one_change():
+            if expected_sha256 is not None and not _is_unchanged(directory, name, old):
+                raise changed(text, expected_sha256, None)
+            directory.rename(temporary, directory, name)
 
     digest = _write_then(directory, data, mode, old, fresh_name, text, put)
     return Written(
@@ -107,7 +109,8 @@ def _require_digest(directory: Directory, name: str, text: str, expected_sha256:
 def _is_unchanged(directory: Directory, name: str, old: os.stat_result | None) -> bool:
     """Whether the name still stands for the file that was looked at before it was hashed.
 
-    Narrows the gap to the rename; it cannot close it, since rename(2) takes no condition.
+    Closes the gap to the rename among the threads of a process, which take turns. Other processes' it only narrows, since
+    rename(2) takes no condition.
     """
     try:
         now = directory.look(name)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from fable_exec.errors import ConfinementUnavailable
-from fable_exec.pathguard import contents, making, moving, replacing, trees
+from fable_exec.pathguard import contents, making, moving, replacing, trees, turns
 from fable_exec.pathguard.contents import Data
 from fable_exec.pathguard.directories import CheckedDirectory, HeldDirectory
 from fable_exec.pathguard.facts import fact, translated
@@ -192,7 +192,7 @@ class Workspace:
 
         Args:
             expected_sha256: refuse unless the file exists and has this digest. The last check comes right before the rename;
-                a writer in the instant between is not noticed.
+                a writer of another process in the instant between is not noticed, one of this process waits.
             make_parents: make missing directories (0700); they go again if the write fails.
             new_mode: permission bits of a file that did not exist.
 
@@ -279,7 +279,8 @@ class Workspace:
                     source_is_directory=source.directory_required, target_is_directory=target.directory_required,
                 )  # fmt: skip
             if replace:
-                old_parent.rename(source.name, new_parent, target.name)
+                with turns.one_change():
+                    old_parent.rename(source.name, new_parent, target.name)
             else:
                 moving.move_noreplace(old_parent, source.name, new_parent, target.name)
 

@@ -9,12 +9,13 @@ import shutil
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from fable_exec.errors import Conflict, PathDenied, PathError, PathExists, PathIsDirectory, PathNotDirectory, PathNotFound
-from fable_exec.pathguard import PathProfile, Workspace, WorkspacePath
+from fable_exec.pathguard import PathProfile, Workspace, WorkspacePath, turns
 from tests import abilities, disks
 from tests.pathguard import scenes
 
@@ -85,6 +86,37 @@ def test_a_write_with_a_condition_happens_only_on_the_expected_content(held: Wor
     with pytest.raises(PathNotFound):
         held.write_replace(at("x/f"), b"three", expected_sha256=digest(b"one"))
     assert os.listdir(workspace) == ["f"]
+
+
+def test_threads_that_write_on_a_condition_lose_no_change_of_each_other(workspace: Path) -> None:
+    (workspace / "f").write_bytes(b"")
+    with Workspace.open(workspace) as held:
+
+        def add(number: int) -> None:
+            for _ in range(25):
+                while True:
+                    before = held.read(at("f"))
+                    try:
+                        held.write_replace(at("f"), before.data + b"%d" % number, expected_sha256=before.sha256)
+                    except Conflict:
+                        continue
+                    break
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(add, range(8)))
+    assert sorted((workspace / "f").read_bytes()) == sorted(b"01234567" * 25)
+
+
+def test_a_child_of_fork_does_not_wait_for_a_thread_that_it_has_not(workspace: Path) -> None:
+    with Workspace.open(workspace) as held, turns.one_change():
+        child = os.fork()
+        if child == 0:
+            try:
+                held.write_replace(at("f"), b"child")
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+    assert (workspace / "f").read_bytes() == b"child"
 
 
 @pytest.mark.parametrize("change", ["write", "swap", "remove"])
