@@ -30,6 +30,7 @@ from fable_exec.errors import (
     PathPermission,
 )
 from fable_exec.outcome import EndedBy
+from fable_exec.pathguard.facts import fact
 from fable_exec.protocol.encoding import safe_text
 
 __all__ = ["DeepAgentsOperations", "word_for"]
@@ -152,6 +153,9 @@ class DeepAgentsOperations:
             raise InvalidRequest("the string to replace was not found in the file" if old else "the string to replace is empty")
         if count > 1 and not replace_all:
             raise InvalidRequest(f"the string to replace stands in multiple places ({count}); give more of it, or replace all")
+        size, most = len(before) + count * (len(new) - len(old)), self.workspace.policy.max_output_bytes
+        if count > 1 and size > max(most, len(before)):  # a short call may ask for more than there is memory
+            raise fact("too-large", path).reworded(f"{path!a:.200} would have {size} bytes, more than one read gives: {most}")
         digest = hashlib.sha256(before).hexdigest()
         self.workspace.write_bytes(at, before.replace(old, new), expected_hash=digest)
         return {"path": path, "occurrences": count}

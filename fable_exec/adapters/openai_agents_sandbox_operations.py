@@ -76,6 +76,7 @@ class SandboxOperations:
         self._shell = shell
         self.workspace = AgentWorkspace(broker)
         self.background = BackgroundCommands(broker)
+        self.is_locked = False
 
     @classmethod
     async def open(cls, document: Mapping[str, Any], root: str) -> SandboxOperations:
@@ -104,6 +105,7 @@ class SandboxOperations:
     async def lock(self) -> None:
         """From now on nobody writes in the workspace."""
         await self._broker.lock_writes()
+        self.is_locked = True
 
     async def close(self) -> None:
         """End all that runs, prove it, and release everything. Idempotent."""

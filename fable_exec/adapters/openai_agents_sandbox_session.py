@@ -41,7 +41,7 @@ from fable_exec.adapters.links import resolved
 from fable_exec.adapters.openai_agents_sandbox_background import Told
 from fable_exec.adapters.openai_agents_sandbox_operations import SandboxOperations
 from fable_exec.adapters.statuses import Status
-from fable_exec.errors import BrokerGone, FableExecError, InvalidRequest, PathNotFound
+from fable_exec.errors import BrokerGone, FableExecError, InvalidRequest, PathNotFound, WritesLocked
 
 __all__ = ["FableSandboxSession", "FableSandboxSessionState", "refuse_unsupported"]
 
@@ -277,6 +277,8 @@ class FableSandboxSession(BaseSandboxSession):
 
     async def hydrate_workspace(self, data: io.IOBase) -> None:
         with errors.writing(self._root):
+            if self._opened is not None and self._opened.is_locked:
+                raise WritesLocked("the session is read-only since it was set up; nothing is unpacked into it")
             await operations.unpack(str(self._root), cast(Any, data))
 
     async def _restore_snapshot_into_workspace_on_resume(self) -> None:
@@ -328,7 +330,8 @@ def _milliseconds(seconds: float | None, default: float) -> int:
 
 def _update(told: Told, max_output_tokens: int | None) -> PtyExecUpdate:
     text, count = truncate_text_by_tokens(told.output.decode("utf-8", "replace"), max_output_tokens)
-    return PtyExecUpdate(process_id=told.number, output=text.encode(), exit_code=told.status, original_token_count=count)
+    status = None if told.status is None else int(told.status)
+    return PtyExecUpdate(process_id=told.number, output=text.encode(), exit_code=status, original_token_count=count)
 
 
 def _file_entry(listed: operations.Listed) -> FileEntry:

@@ -217,6 +217,17 @@ def test_an_edit_replaces_one_place_or_all_and_says_how_many(workspace: Path) ->
         assert fruits.read_text() == "pear\n$1"
 
 
+def test_an_edit_that_would_multiply_a_file_beyond_what_is_read_is_refused(workspace: Path) -> None:
+    (workspace / "file").write_bytes(b"a" * 1000)
+    with operations(shell_policy(workspace, max_output_bytes=1000)) as backend:
+        told = backend.edit(f"{workspace}/file", "a", "b" * 1_000_000, replace_all=True)
+        assert "1000000000 bytes" in told["error"]
+        assert (workspace / "file").read_bytes() == b"a" * 1000
+        assert backend.edit(f"{workspace}/file", "a", "b", replace_all=True)["occurrences"] == 1000
+        (workspace / "file").write_bytes(b"a" * 500)
+        assert backend.edit(f"{workspace}/file", "a", "ab", replace_all=True)["occurrences"] == 500
+
+
 def test_an_edit_leaves_a_file_as_it_is_that_was_changed_meanwhile(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (workspace / "file").write_text("old")
     with operations(shell_policy(workspace)) as backend:

@@ -312,6 +312,17 @@ def test_a_read_only_session_is_set_up_and_then_written_by_nobody(place: Path, t
     assert "locked" in patched
 
 
+def test_nothing_is_unpacked_into_a_read_only_session_once_it_is_set_up(place: Path) -> None:
+    from agents.sandbox.errors import WorkspaceArchiveWriteError
+
+    async def body(session: Any) -> None:
+        with await session.persist_workspace() as archive, pytest.raises(WorkspaceArchiveWriteError, match="read-only"):
+            await session.hydrate_workspace(archive)
+        assert (await session.exec("ls")).stdout == b"a\n"
+
+    within(client_of(place, read_only=True), body, manifest=manifest_of(a="x"))
+
+
 # Sessions
 
 
