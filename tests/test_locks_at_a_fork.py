@@ -28,6 +28,7 @@ REFUSED = "a forked child is refused before it"
 SERVER = "only within one server, which a forked child has no part in"
 EVERY_LOCK = {
     "loopthread.py _changing": OWN,
+    "adapters/inspect_ai_operations.py _keeping": "of an event loop, which a forked child has no part in",
     "audit/writer.py lock": "of a writer, and a forked child opens its own",
     "broker/arguments.py _building": OWN,
     "broker/background.py _changed": REFUSED,
@@ -47,6 +48,7 @@ EVERY_LOCK = {
     "client/blocking.py _writing": REFUSED,
     "laterfiles/sentry.py _lock": OWN,
     "pathguard/roots.py _lock": OWN,
+    "pathguard/workspace.py _turn": OWN,
     "runner/control.py _guard": "of a launcher: a forked child has its own, and lets go of the parent's without it",
     "runner/exchange.py _channel_guard": OWN,
     "runner/feeding.py _guard": OWN,

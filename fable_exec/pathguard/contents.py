@@ -12,7 +12,6 @@ import os
 
 from fable_exec import _sys
 from fable_exec.errors import Conflict
-from fable_exec.pathguard import turns
 from fable_exec.pathguard.directories import Directory, give_owner
 from fable_exec.pathguard.facts import fact
 from fable_exec.pathguard.reasons import denied, shown
@@ -103,18 +102,23 @@ def write_inplace(directory: Directory, name: str, data: Data, text: str, *, cre
     return Written(sha256=hashlib.sha256(data).hexdigest(), size_bytes=memoryview(data).nbytes, created=created)
 
 
-def append(directory: Directory, name: str, data: Data, text: str, *, create: bool) -> Appended:
+def append(
+    directory: Directory, name: str, data: Data, text: str, *, create: bool, turn: contextlib.AbstractContextManager[object]
+) -> Appended:
     """Add to the end of the file itself, atomically against other appenders; a hard link is refused.
 
     After a failure the file is as long as before, or gone if it was made, unless another appended meanwhile.
+
+    Args:
+        turn: entered for the time from opening to having written: a file that is replaced then would take the addition with it.
     """
-    with contextlib.ExitStack() as turn:
-        turn.enter_context(turns.one_change())  # replaced between opening and writing, it would take the addition with it
+    with contextlib.ExitStack() as taken:
+        taken.enter_context(turn)
         fd, created = _open_for_change(directory, name, os.O_WRONLY | os.O_APPEND, text, create=create)
         addition = _Addition(fd)
         try:
             addition.write(data)
-            turn.close()
+            taken.close()
             _sys.sync_file(fd)
             total_bytes = os.fstat(fd).st_size
         except BaseException:

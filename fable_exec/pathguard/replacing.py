@@ -13,10 +13,10 @@ import os
 import re
 import stat as stat_bits
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from fable_exec import _sys
 from fable_exec._sys import locks
-from fable_exec.pathguard import turns
 from fable_exec.pathguard.contents import Data, changed, open_regular, sha256_of_file, write_all
 from fable_exec.pathguard.directories import Directory, give_mode, give_owner
 from fable_exec.pathguard.facts import fact
@@ -47,11 +47,15 @@ def is_temporary_name(name: str) -> bool:
 
 def write_replace(
     directory: Directory, name: str, data: Data, text: str, *,
-    expected_sha256: str | None, new_mode: int, fresh_name: Callable[[], str],
+    expected_sha256: str | None, new_mode: int, fresh_name: Callable[[], str], turn: AbstractContextManager[object],
 ) -> Written:  # fmt: skip
     """Give `name` the content `data`, keeping the permission bits of an old file without set-id bits.
 
     A link, a directory or a special file in its place is refused. Hard links are broken: other names keep the old bytes.
+
+    Args:
+        turn: entered for the last look and the rename, with whatever the content: a look that was right must not be made wrong
+            before the change.
     """
     old = _look_at_target(directory, name, text)
     if expected_sha256 is not None:
@@ -59,7 +63,7 @@ def write_replace(
     mode = new_mode if old is None else old.st_mode & 0o777
 
     def put(temporary: str) -> None:
-        with turns.one_change():
+        with turn:
             if expected_sha256 is not None and not _is_unchanged(directory, name, old):
                 raise changed(text, expected_sha256, None)
             directory.rename(temporary, directory, name)
@@ -109,8 +113,7 @@ def _require_digest(directory: Directory, name: str, text: str, expected_sha256:
 def _is_unchanged(directory: Directory, name: str, old: os.stat_result | None) -> bool:
     """Whether the name still stands for the file that was looked at before it was hashed.
 
-    Closes the gap to the rename among the threads of a process, which take turns. Other processes' it only narrows, since
-    rename(2) takes no condition.
+    Closes the gap to the rename among those who take turns. For others it only narrows it, since rename(2) takes no condition.
     """
     try:
         now = directory.look(name)

@@ -12,8 +12,9 @@ import sys
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
+from fable_exec._sys.forks import ProcessLock
 from fable_exec.errors import ConfinementUnavailable
-from fable_exec.pathguard import contents, making, moving, replacing, trees, turns
+from fable_exec.pathguard import contents, making, moving, replacing, trees
 from fable_exec.pathguard.contents import Data
 from fable_exec.pathguard.directories import CheckedDirectory, HeldDirectory
 from fable_exec.pathguard.facts import fact, translated
@@ -40,6 +41,7 @@ class Workspace:
     def __init__(self, root: Root) -> None:
         self._root = root
         self._fresh_name: Callable[[], str] = replacing.temporary_name
+        self._turn = ProcessLock()
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, resolver: str = "auto", no_xdev: bool = False) -> Workspace:
@@ -192,7 +194,7 @@ class Workspace:
 
         Args:
             expected_sha256: refuse unless the file exists and has this digest. The last check comes right before the rename;
-                a writer of another process in the instant between is not noticed, one of this process waits.
+                another one in the instant between is not noticed, save by this Workspace, whose threads take turns.
             make_parents: make missing directories (0700); they go again if the write fails.
             new_mode: permission bits of a file that did not exist.
 
@@ -204,7 +206,7 @@ class Workspace:
         with self._root.parent_to_write(path, make) as parent:
             return replacing.write_replace(
                 parent, path.name, data, str(path),
-                expected_sha256=expected_sha256, new_mode=new_mode, fresh_name=self._fresh_name,
+                expected_sha256=expected_sha256, new_mode=new_mode, fresh_name=self._fresh_name, turn=self._turn,
             )  # fmt: skip
 
     def create_exclusive(
@@ -227,7 +229,7 @@ class Workspace:
         """Add `data` to the end of the file; a file with several links is refused."""
         self._refuse_change(path, create)
         with self._root.parent_of(path) as parent:
-            return contents.append(parent, path.name, data, str(path), create=create)
+            return contents.append(parent, path.name, data, str(path), create=create, turn=self._turn)
 
     # Names
 
@@ -279,7 +281,7 @@ class Workspace:
                     source_is_directory=source.directory_required, target_is_directory=target.directory_required,
                 )  # fmt: skip
             if replace:
-                with turns.one_change():
+                with self._turn:
                     old_parent.rename(source.name, new_parent, target.name)
             else:
                 moving.move_noreplace(old_parent, source.name, new_parent, target.name)

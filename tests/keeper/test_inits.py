@@ -125,7 +125,7 @@ def test_an_empty_group_that_nobody_recovers_is_removed_once_it_is_old(monkeypat
     assert not mine.path.exists()
 
 
-@pytest.mark.requires_ability("confinement", *NEEDS["pidns"])
+@pytest.mark.requires_ability("root", "confinement", *NEEDS["pidns"])
 def test_an_init_and_its_keeper_hold_no_inotify_instance(grouping: Supervisor, workspace: Path) -> None:
     """A user has 128 of them, and to close one takes the kernel up to 24 ms, which the end of a job would wait for."""
     scene = Scene(supervisor=grouping, workspace=workspace, rung="pidns")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fable_exec.errors import Conflict, PathDenied, PathError, PathExists, PathIsDirectory, PathNotDirectory, PathNotFound
-from fable_exec.pathguard import PathProfile, Workspace, WorkspacePath, turns
+from fable_exec.pathguard import PathProfile, Workspace, WorkspacePath
 from tests import abilities, disks
 from tests.pathguard import scenes
 
@@ -108,7 +108,7 @@ def test_threads_that_write_on_a_condition_lose_no_change_of_each_other(workspac
 
 
 def test_a_child_of_fork_does_not_wait_for_a_thread_that_it_has_not(workspace: Path) -> None:
-    with Workspace.open(workspace) as held, turns.one_change():
+    with Workspace.open(workspace) as held, held._turn:
         child = os.fork()
         if child == 0:
             try:
