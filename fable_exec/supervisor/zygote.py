@@ -108,7 +108,11 @@ class KeeperZygote:
         return self._secrets[of_system]
 
     def ask(self, request: KeepRequest) -> Waiting:
-        """Have a keeper made for `request`. Raises BrokerGone when the zygote is gone: then nothing was asked."""
+        """Have a keeper made for `request`.
+
+        Raises:
+            BrokerGone: the zygote is gone. LaunchFailed: there is no room for what it is sent. Then nothing was asked.
+        """
         return Waiting(self._send({"keep": request.to_wire()}))
 
     def prove(self, plan: Mapping[str, Any], command: Mapping[str, Any]) -> bytes:
@@ -116,6 +120,7 @@ class KeeperZygote:
 
         Raises:
             ConfinementUnavailable: it could not be sent. BrokerGone: the zygote, or who was to send it, is gone.
+            LaunchFailed: as `ask`.
         """
         with self._send({"prove": {"plan": plan, "command": command, "name": os.urandom(8).hex()}}) as channel:
             message = answer_within(channel, _START_SECONDS, _WHO)
@@ -137,6 +142,9 @@ class KeeperZygote:
         except wire.PeerGone:
             ours.close()
             raise BrokerGone("the keepers' zygote is gone") from None
+        except OSError as error:  # no room for descriptors, of ours or of all that this user has on their way
+            ours.close()
+            raise LaunchFailed.at("descriptors", error.errno or 0, _WHO) from error
         except BaseException:
             ours.close()
             raise
