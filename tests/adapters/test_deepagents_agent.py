@@ -333,7 +333,7 @@ def test_what_is_too_long_for_the_model_lies_in_a_workspace_that_is_called_the_r
     assert (workspace / "large_tool_results/0-0").exists()
 
 
-def test_a_subagent_is_under_the_same_policy(workspace: Path) -> None:
+def test_an_agent_that_an_agent_starts_is_under_the_same_policy(workspace: Path) -> None:
     task = {"description": "look around", "subagent_type": "general-purpose"}
     with backend(shell_policy(workspace), unlocked=False) as ours:
         from deepagents import create_deep_agent

@@ -205,12 +205,12 @@ def test_the_workspace_and_what_it_lies_in_are_not_removed_by_whatever_name(work
     at, above = str(workspace), str(workspace.parent)
     (workspace / "sub").mkdir()
     (workspace / "file").write_text("x")
-    for name, leads_to in {"self": ".", "up": "..", "root": at, "above": above}.items():
+    for name, leads_to in {"self": ".", "up": "..", "top": at, "above": above}.items():
         (workspace / name).symlink_to(leads_to)
     names = sorted(os.listdir(at))
     by_names = (at, f"{at}/", f"{at}/.", f"{at}//", above, f"{above}/", "/", "//", "/.", "/..")
     by_dots = (f"{at}/sub/..", f"{at}/..", f"{at}/none/..", f"{at}/file/..", f"{at}/../{workspace.name}")
-    by_links = (f"{at}/up/{workspace.name}", f"{at}/above/{workspace.name}/", f"{at}/self/..", f"{at}/root/sub/..", f"{at}/up/..")
+    by_links = (f"{at}/up/{workspace.name}", f"{at}/above/{workspace.name}/", f"{at}/self/..", f"{at}/top/sub/..", f"{at}/up/..")
 
     async def body(backend: PydanticAiOperations) -> None:
         for path in (*by_names, *by_dots, *by_links):
@@ -223,7 +223,7 @@ def test_the_workspace_and_what_it_lies_in_are_not_removed_by_whatever_name(work
         for path in ("", ".", "sub"):
             with pytest.raises(ValueError, match="absolute"):
                 await backend.remove(path)
-        for link in (f"{at}/up/", f"{at}/root/.", f"{at}/self/../{workspace.name}/above", f"{at}/self"):
+        for link in (f"{at}/up/", f"{at}/top/.", f"{at}/self/../{workspace.name}/above", f"{at}/self"):
             await backend.remove(link)
         assert sorted(os.listdir(at)) == ["file", "sub"]
 

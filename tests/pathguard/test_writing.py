@@ -9,7 +9,8 @@ import shutil
 import stat
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,25 @@ def test_threads_that_write_on_a_condition_lose_no_change_of_each_other(workspac
         with ThreadPoolExecutor(8) as threads:
             list(threads.map(add, range(8)))
     assert sorted((workspace / "f").read_bytes()) == sorted(b"01234567" * 25)
+
+
+@pytest.mark.parametrize("change", ["replace", "append", "move"])
+def test_whoever_changes_what_a_name_holds_waits_for_the_turn(held: Workspace, workspace: Path, change: str) -> None:
+    """Else a look that was right could be made wrong before the change that it allows."""
+    (workspace / "f").write_bytes(b"one")
+    (workspace / "g").write_bytes(b"two")
+    changes: dict[str, Callable[[], object]] = {
+        "replace": lambda: held.write_replace(at("f"), b"two"),
+        "append": lambda: held.append(at("f"), b"two"),
+        "move": lambda: held.rename(at("g"), at("f"), replace=True),
+    }
+    with ThreadPoolExecutor(1) as threads:
+        with held._turn:
+            made = threads.submit(changes[change])
+            assert not wait([made], timeout=0.2).done
+            assert (workspace / "f").read_bytes() == b"one"
+        made.result(timeout=30)
+    assert (workspace / "f").read_bytes().endswith(b"two")
 
 
 def test_a_child_of_fork_does_not_wait_for_a_thread_that_it_has_not(workspace: Path) -> None:
