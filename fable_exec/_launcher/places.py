@@ -7,6 +7,7 @@ and messages to the host are the launcher's affair.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -190,27 +191,52 @@ class Slot:
         self._unanswered.append(word)
 
 
+class NextNamespace:
+    """The PID namespace that the next child of this process is to be the init of. It is made while the child before it runs.
+
+    Args:
+        home: the namespace of this process itself.
+    """
+
+    def __init__(self, home: int) -> None:
+        self._home = home
+        self._is_made = False
+
+    def enter(self) -> None:
+        """From now until `leave` the first child is the init of a namespace. Raises OSError."""
+        if not self._is_made:
+            kernel_confine.unshare(kernel.CLONE_NEWPID)
+
+    def leave(self) -> None:
+        """Whatever was made in there: children belong to the next namespace, or to ours as long as there is none."""
+        self._is_made = False
+        kernel_confine.setns(self._home, kernel.CLONE_NEWPID)
+        with contextlib.suppress(OSError):  # whoever enters tries again, and is told
+            kernel_confine.unshare(kernel.CLONE_NEWPID)
+            self._is_made = True
+
+
 class FreshNamespace:
     """A PID namespace for one command, which is its init: when it ends, the kernel ends the rest before the wait returns."""
 
     descriptor = -1
 
-    def __init__(self, home: int, files: ProcessFiles | None = None, *, observed: bool = False) -> None:
-        self._home = home
+    def __init__(self, namespace: NextNamespace, files: ProcessFiles | None = None, *, observed: bool = False) -> None:
+        self._namespace = namespace
         self._files = files
         self._observed = observed
         self._identity = 0
         self._leader = 0
 
     def start(self, execute: Callable[[], int]) -> int:
-        kernel_confine.unshare(kernel.CLONE_NEWPID)
+        self._namespace.enter()
         try:
             self._leader = execute()
             if self._observed:
                 # Only now, between its first process and our return, does our /proc know it, were that process dead already.
                 self._identity = os.stat("/proc/self/ns/pid_for_children").st_ino
         finally:
-            kernel_confine.setns(self._home, kernel.CLONE_NEWPID)
+            self._namespace.leave()
         return self._leader
 
     def usable(self) -> bool:

@@ -12,7 +12,7 @@ import socket
 from . import wire
 from .leaders import Leaders, own_children
 from .pins import Refused
-from .places import FreshNamespace, Place, Slot, Subreaper
+from .places import FreshNamespace, NextNamespace, Place, Slot, Subreaper
 from .refusals import Told
 from .spawn import SpawnFailed
 from .typed import Any, Protocol
@@ -150,11 +150,11 @@ class NamespacePool(_StagedPool):
 
     def __init__(self, stager: socket.socket, home: int, *, watched: bool) -> None:
         super().__init__(stager)
-        self._home = home
+        self._namespace = NextNamespace(home)
         self._files = ProcessFiles() if watched else None
 
     def take(self, wanted: int) -> Place:
-        return FreshNamespace(self._home, self._files, observed=self._told is not None)
+        return FreshNamespace(self._namespace, self._files, observed=self._told is not None)
 
     def give_back(self, place: Place) -> None:
         """Nothing to keep: the namespace ended with its command."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -143,6 +144,28 @@ def test_a_leader_in_a_fresh_namespace_is_process_one(workspace: Path) -> None:
     try:
         assert runner.run(shell("echo $$")).stdout.raw == b"1\n"
         assert ending(runner.run(shell("kill -TERM $$; exit 3"))) == ("exited", 3, None)
+    finally:
+        runner.close()
+
+
+def test_the_namespace_that_is_made_ahead_is_of_one_command_whatever_became_of_the_one_before(workspace: Path) -> None:
+    script = workspace / "nothing"
+    script.write_text("#!/missing/interpreter\n")
+    script.chmod(0o755)
+    never_forked, died_at_exec = command("true", cwd=("missing",)), command(str(script))
+    runner = new_runner(workspace, "namespace")
+    try:
+        for before in (command("true"), never_forked, died_at_exec, died_at_exec, never_forked):
+            with contextlib.suppress(LaunchFailed):
+                runner.run(before)
+            outcome = runner.run(shell("echo $$; readlink /proc/self/ns/pid"))
+            number, namespace = outcome.stdout.raw.decode().split()
+            assert number == "1" and namespace != os.readlink("/proc/self/ns/pid")
+        with runner.start(shell("read line; echo $$", open_stdin=True)) as waiting:
+            assert runner.run(shell("echo $$")).stdout.raw == b"1\n"
+            waiting.close_stdin()
+            ended = waiting.wait()
+            assert ended is not None and ended.stdout.raw == b"1\n"
     finally:
         runner.close()
 
