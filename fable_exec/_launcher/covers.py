@@ -28,6 +28,7 @@ class Covers:
         self._paths = paths
         self._mounts = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
         self._directories = [*map(_watched, sorted({os.path.dirname(path) for path in paths}))]
+        self.keep()  # what was replaced after the root was staged told nobody
 
     def watch(self, ready: Readiness) -> None:
         """`keep` whenever a mount was taken away."""

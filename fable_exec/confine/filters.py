@@ -64,12 +64,18 @@ _INODE_CHANGES = (0x40086602, 0x401C5820, 0x40087602, 0x40806685, 0x800C6613)
 
 _PER_LINUX32, _UNAME26, _ADDR_NO_RANDOMIZE = 0x8, 0x20000, 0x40000
 _ASK_PERSONALITY = 0xFFFFFFFF
-_PRIO_USER, _IOPRIO_WHO_USER = 2, 3
+_PRIO_PROCESS, _PRIO_USER = 0, 2
+_IOPRIO_WHO_PROCESS, _IOPRIO_WHO_USER = 1, 3
 _EVERYBODY = 0xFFFFFFFF  # -1 as kill(2) takes it
 
 
 def strict(
-    *, inet: Inet = "off", unix: Unix = "all", metadata: Metadata = "allow", enters_namespaces: bool = True
+    *,
+    inet: Inet = "off",
+    unix: Unix = "all",
+    metadata: Metadata = "allow",
+    enters_namespaces: bool = True,
+    has_init: bool = False,
 ) -> tuple[Rule, ...]:
     """The rules for commands with PID, mount, IPC and network namespaces of their own.
 
@@ -79,11 +85,13 @@ def strict(
         metadata: "deny" refuses every change of mode, owner, times, attributes: for where mounts cannot.
         enters_namespaces: the launcher, which lives under the same filter, enters slots: `setns` and `unshare` then remain open
             to the holder of its key.
+        has_init: process 1 of the commands' PID namespace is an init of ours, and none of them.
     """
     return (
         *(_LAUNCHER_ENTERS if enters_namespaces else ()),
         *_KERNEL_SURFACE,
         *_OTHER_PROCESSES,
+        *(_OWN_INIT if has_init else ()),
         *_sockets(inet, unix),
         *(_METADATA if metadata == "deny" else ()),
     )
@@ -162,6 +170,16 @@ _OTHER_PROCESSES = (
         protection="other_processes",
     ),
     _rule("pages of others", _REFUSED, "migrate_pages move_pages", _is_not(0, 0)),
+)
+
+_INIT = 1
+_OWN_INIT = (
+    _rule("limits and scheduling of the init, a process of the same user", _REFUSED, "prlimit64", _is(0, _INIT)),
+    _rule("", _REFUSED, "sched_setaffinity sched_setscheduler sched_setparam sched_setattr", _is(0, _INIT)),
+    _rule("", _REFUSED, "setpriority", _is(0, _PRIO_PROCESS), _is(1, _INIT)),
+    _rule("", _REFUSED, "ioprio_set", _is(0, _IOPRIO_WHO_PROCESS), _is(1, _INIT)),
+    _rule("every process of this user", _REFUSED, "setpriority", _is(0, _PRIO_USER)),
+    _rule("", _REFUSED, "ioprio_set", _is(0, _IOPRIO_WHO_USER)),
 )
 
 _METADATA = (
@@ -264,6 +282,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "The launcher itself (strict)": _LAUNCHER_ENTERS,
     "Kernel surface (always)": _KERNEL_SURFACE,
     "Other processes (always)": _OTHER_PROCESSES,
+    "The init (strict, where process 1 is none of the commands: slots and supervised jobs)": _OWN_INIT,
     "Internet sockets, inet = off": _INET_RULES["off"],
     "Internet sockets, inet = tcp": _INET_RULES["tcp"],
     "Internet sockets, inet = guarded": _INET_RULES["guarded"],

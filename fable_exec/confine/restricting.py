@@ -116,8 +116,9 @@ def _inet(table: Mapping[str, Inet], confinement: Confinement) -> Inet:
 
 def _filter(mode: LauncherMode, confinement: Confinement, view: FileView) -> tuple[Rule, ...]:
     if mode != "plain":
-        enters = mode != "kept"
-        return filters.strict(inet=_inet(_OWN_INET, confinement), unix="all", metadata="allow", enters_namespaces=enters)
+        enters, has_init = mode != "kept", mode != "namespace"
+        inet = _inet(_OWN_INET, confinement)
+        return filters.strict(inet=inet, unix="all", metadata="allow", enters_namespaces=enters, has_init=has_init)
     # Without mounts only the filter can keep a locked workspace's modes and times.
     metadata: Metadata = "allow" if view.writable else "deny"
     unix = _PLAIN_UNIX[confinement.mode("host_sockets")]

@@ -19,6 +19,7 @@ SETS: dict[str, tuple[Rule, ...]] = {
     "strict": filters.strict(),
     "strict-tcp": filters.strict(inet="tcp"),
     "strict-full": filters.strict(inet="full"),
+    "strict-init": filters.strict(has_init=True),
     "plain": filters.plain(),
     "plain-metadata": filters.plain(metadata="deny"),
 }
@@ -161,6 +162,28 @@ def test_in_plain_mode_the_launcher_is_out_of_reach_and_nobody_else(
     architecture: str, call: str, arguments: tuple[int, ...], refused: bool
 ) -> None:
     assert answer("plain", architecture, call, *arguments) == (deny(errno.EPERM) if refused else ALLOW)
+    assert answer("strict", architecture, call, *arguments) == ALLOW
+
+
+def calls_on_the_init() -> Iterator[tuple[str, tuple[int, ...], bool]]:
+    """(call, arguments, refused) where process 1 is an init of ours."""
+    for number, refused in ((1, True), (1 | (7 << 32), True), (0, False), (2, False), (4711, False)):
+        for call in ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
+            yield call, (number, 7), refused
+        yield "setpriority", (0, number), refused
+        yield "setpriority", (1, number), False  # groups: the init's has no number in there
+        yield "ioprio_set", (1, number), refused
+        yield "ioprio_set", (2, number), False
+    yield "setpriority", (2, 0), True
+    yield "ioprio_set", (3, 0), True
+
+
+@pytest.mark.parametrize(("call", "arguments", "refused"), list(calls_on_the_init()))
+@pytest.mark.parametrize("architecture", sorted(ARCHITECTURES))
+def test_an_init_keeps_its_limits_and_its_share_of_the_processors(
+    architecture: str, call: str, arguments: tuple[int, ...], refused: bool
+) -> None:
+    assert answer("strict-init", architecture, call, *arguments) == (deny(errno.EPERM) if refused else ALLOW)
     assert answer("strict", architecture, call, *arguments) == ALLOW
 
 

@@ -246,6 +246,67 @@ def test_a_job_that_runs_meanwhile_does_not_see_it_either(workspace: Path, tmp_p
     assert in_an_etc_of_its_own(_LONG_JOB, tmp_path, str(workspace), "auto") == ["up", "end"]
 
 
+_DISABLING_JOB = """
+import time
+from fable_exec.supervisor import ExecutionSpec, Supervisor
+from tests.confinement.places import confined_policy
+script = '''
+import os, resource, time
+try:
+    resource.prlimit(1, resource.RLIMIT_NOFILE, (6, 6))  # enough for what its init has open, and for nothing else
+except PermissionError:
+    print("refused")
+print("up", flush=True)
+while not os.path.exists("go"):
+    pass
+time.sleep(0.5)
+print(open("/etc/shadow").read(), "end")
+'''
+policy = confined_policy(workspace, "auto", allowed_executables=("python3",))
+with Supervisor(root=workspace.parent / "records") as supervisor:
+    execution = supervisor.start(ExecutionSpec(argv=("python3", "-c", script), workspace=workspace, policy=policy))
+    log = execution.directory / "runner.log"
+    for _ in range(1000):
+        if log.exists() and "up" in log.read_text():
+            break
+        time.sleep(0.03)
+    replace("shadow", "secret once more")
+    (workspace / "go").touch()
+    supervisor.wait(execution.execution_id, 60)
+    print(json.dumps(log.read_text().split()))
+"""
+
+
+@pytest.mark.requires_ability("userns", "own_proc")
+def test_a_job_cannot_keep_its_init_from_covering_what_is_replaced(workspace: Path, tmp_path: Path) -> None:
+    assert in_an_etc_of_its_own(_DISABLING_JOB, tmp_path, str(workspace), "auto") == ["refused", "up", "end"]
+
+
+_BETWEEN = """
+import subprocess
+from fable_exec._launcher import kernel, mounts
+from fable_exec._launcher.covers import Covers
+root = workspace / "root"
+root.mkdir()
+script = "read go && echo secret >/etc/closed.new && mv /etc/closed.new /etc/closed"
+host = subprocess.Popen(("sh", "-c", script), stdin=subprocess.PIPE)  # where nothing is mounted over it
+kernel.unshare(kernel.CLONE_NEWNS)
+kernel.mount("none", "/", "none", kernel.MS_REC | kernel.MS_SLAVE)
+mounts.begin_root(str(root))
+mounts.bind("/etc", "/etc", "read-only", "required")
+mounts.cover("/etc/closed")
+host.communicate(b"go\\n")
+before = (root / "etc/closed").read_text().strip()
+Covers(["/etc/closed"])
+print(json.dumps([before, (root / "etc/closed").read_text()]))
+"""
+
+
+@pytest.mark.requires_ability("userns")
+def test_what_is_replaced_while_a_launcher_is_made_is_hidden_once_it_is(workspace: Path, tmp_path: Path) -> None:
+    assert in_an_etc_of_its_own(_BETWEEN, tmp_path, str(workspace), "-") == ["secret", ""]
+
+
 _BOUNDARY = """
 from fable_exec.bounded.rooms import linux_room
 from fable_exec.seatbelt import HostBoundary
