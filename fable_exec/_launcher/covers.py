@@ -1,8 +1,8 @@
 """What is empty for root's commands stays so while a launcher lives: the host may put another file in the place of one that is
 covered, as passwd(1) and visudo(8) do, and the kernel takes the mount away with the old one; or make one that was not there.
 
-The base's covers reach every slot, and commands that run. Between the host's change and ours lie some microseconds. Another
-user's commands are refused by the modes of what is new.
+The base's covers reach every slot, and commands that run. Between the host's change and ours lies up to half a millisecond: who
+reads all the time sees what is new. Another user's commands are refused by its modes.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 import attrs
 
 from fable_exec.confine.plan import Step
+from fable_exec.policy.confinement import SECRET_FILES
 
-__all__ = ["COMMAND_HOME", "SECRET_FILES", "SYSTEM_DIRECTORIES", "FileView"]
+__all__ = ["COMMAND_HOME", "SYSTEM_DIRECTORIES", "FileView"]
 
 SYSTEM_DIRECTORIES = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"),
@@ -23,42 +24,6 @@ SYSTEM_DIRECTORIES = (
 )
 """Readable and executable for every command, where the host has them: the system, and the store where it lies in one; what Debian
 keeps of its programs elsewhere; which packages are installed; which processors there are."""
-
-SECRET_FILES = (
-    "/etc/shadow",
-    "/etc/shadow-",
-    "/etc/gshadow",
-    "/etc/gshadow-",
-    "/etc/master.passwd",
-    "/etc/security/opasswd",
-    "/etc/sudoers",
-    "/etc/sudoers.d",
-    "/etc/ssl/private",
-    "/etc/pki/tls/private",
-    "/etc/ssh/ssh_host_rsa_key",
-    "/etc/ssh/ssh_host_dsa_key",
-    "/etc/ssh/ssh_host_ecdsa_key",
-    "/etc/ssh/ssh_host_ed25519_key",
-    "/etc/krb5.keytab",
-    "/etc/ipsec.secrets",
-    "/etc/ppp/chap-secrets",
-    "/etc/ppp/pap-secrets",
-    "/etc/wireguard",
-    "/etc/openvpn",
-    "/etc/NetworkManager/system-connections",
-    "/etc/netplan",
-    "/etc/docker",
-    "/etc/kubernetes",
-    "/etc/rancher",
-    "/etc/containers/auth.json",
-    "/etc/netrc",
-    "/etc/fstab",
-    "/etc/crypttab",
-    "/etc/grub.d",
-    "/etc/postgresql",
-    "/etc/mysql/debian.cnf",
-)
-"""Secrets that system packages keep in /etc: empty for commands, also for root."""
 
 COMMAND_HOME = "/home/command"
 _HOSTS_TEMPORARY = ("/tmp", "/var/tmp")
@@ -88,10 +53,12 @@ class FileView:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """All that is empty for commands, each once."""
-        opened = (*self.runtime_paths, *self.writable_paths, self.workspace)
+        """All that is empty for commands, each once; nothing of what the workspace and what may be written hold."""
+        theirs = (*self.writable_paths, self.workspace)
+        opened = (*self.runtime_paths, *theirs)
+        always = (path for path in SECRET_FILES if not _is_below(path, theirs))
         more = (path for path in self.hidden if not _is_below(path, (*SECRET_FILES, *opened)))
-        return (*SECRET_FILES, *(path for path in more if not any(_is_below(each, (path,)) for each in opened)))
+        return (*always, *(path for path in more if not any(_is_below(each, (path,)) for each in opened)))
 
     def stage_steps(self, own_proc: Step | None) -> tuple[Step, ...]:
         """The steps that build the root of a launcher with its own mount namespace; `own_proc` mounts a /proc, where it can."""

@@ -16,7 +16,17 @@ from fable_exec.policy.fields import numbers, ruled, settle, texts
 from fable_exec.policy.forms import readable_path
 from fable_exec.policy.rules import Faults, Items, Nested, OneOf, Text, Whole, shown
 
-__all__ = ["FILE_PROTECTIONS", "PROTECTIONS", "RESERVED_DIRECTORIES", "Confinement", "Mode", "Protections", "system_directory_in"]
+__all__ = [
+    "FILE_PROTECTIONS",
+    "PROTECTIONS",
+    "RESERVED_DIRECTORIES",
+    "SECRET_FILES",
+    "Confinement",
+    "Mode",
+    "Protections",
+    "secret_holding",
+    "system_directory_in",
+]
 
 Mode = Literal["strict", "degradable", "off"]
 
@@ -62,6 +72,48 @@ RESERVED_DIRECTORIES = tuple(
     "/var/lib/dpkg /var/lib/gems /var/lib/ghc /var/lib/pacman /var/lib/rpm /var/lib/texmf /var/tmp".split()
 )
 """What commands get of the system or of their own; a workspace that is or holds one of these would lay it open or hide it."""
+
+
+SECRET_FILES = (
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/master.passwd",
+    "/etc/security/opasswd",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/ssl/private",
+    "/etc/pki/tls/private",
+    "/etc/ssh/ssh_host_rsa_key",
+    "/etc/ssh/ssh_host_dsa_key",
+    "/etc/ssh/ssh_host_ecdsa_key",
+    "/etc/ssh/ssh_host_ed25519_key",
+    "/etc/krb5.keytab",
+    "/etc/ipsec.secrets",
+    "/etc/ppp/chap-secrets",
+    "/etc/ppp/pap-secrets",
+    "/etc/wireguard",
+    "/etc/openvpn",
+    "/etc/NetworkManager/system-connections",
+    "/etc/netplan",
+    "/etc/docker",
+    "/etc/kubernetes",
+    "/etc/rancher",
+    "/etc/containers/auth.json",
+    "/etc/netrc",
+    "/etc/fstab",
+    "/etc/crypttab",
+    "/etc/grub.d",
+    "/etc/postgresql",
+    "/etc/mysql/debian.cnf",
+)
+"""Secrets that system packages keep in /etc: empty for commands, also for root, whatever a policy lists."""
+
+
+def secret_holding(path: PurePath) -> str | None:
+    """The first of SECRET_FILES that `path` is or lies in; None where it is beside them all, or above one."""
+    return next((secret for secret in SECRET_FILES if path.is_relative_to(secret)), None)
 
 
 def system_directory_in(path: PurePath) -> str | None:
@@ -135,7 +187,8 @@ class Confinement:
     @staticmethod
     def cross_faults(checked: Mapping[str, Any]) -> Faults:
         """What is wrong between fields; those that are faulty themselves, or keep their default, may be missing."""
-        return [*_held_by_writable(checked.get("runtime_write_paths", ())), *_port_faults(checked)]
+        listed = {name: checked.get(name, ()) for name in ("runtime_read_paths", "runtime_write_paths")}
+        return [*_held_by_writable(listed["runtime_write_paths"]), *_listed_secrets(listed), *_port_faults(checked)]
 
     @classmethod
     def strict(cls) -> Confinement:
@@ -179,6 +232,16 @@ def _held_by_writable(paths: tuple[str, ...]) -> Faults:
         (f"runtime_write_paths[{index}]", f"is or holds {system}, which commands get from the system: {shown(path)}")
         for index, path, system in held
         if system is not None
+    ]
+
+
+def _listed_secrets(listed: Mapping[str, tuple[str, ...]]) -> Faults:
+    """What would be listed in vain."""
+    found = ((f"{name}[{index}]", path) for name, paths in listed.items() for index, path in enumerate(paths))
+    return [
+        (field, f"is or lies in {secret}, which is empty for confined commands: {shown(path)}")
+        for field, path in found
+        if (secret := secret_holding(PurePath(path))) is not None
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from fable_exec.policy.confinement import Confinement, system_directory_in
+from fable_exec.policy.confinement import Confinement, secret_holding, system_directory_in
 from fable_exec.policy.rules import Faults, shown
 
 __all__ = ["misplaced"]
@@ -27,14 +27,17 @@ def misplaced(workspace: Path, confinement: Confinement, *, audit_log: Path | No
 
 
 def _confined_workspace(workspace: Path, confinement: Confinement) -> Faults:
-    """Commands may write the workspace, and the system's directories stand beside it: neither may hold the other."""
+    """Commands may write the workspace, and the system's directories stand beside it: neither may hold the other. Nor is it where
+    everything is empty."""
     if not confinement.confines_files:
         return []
-    held = system_directory_in(workspace)
-    if held is None:
+    if (held := system_directory_in(workspace)) is not None:
+        text = f"is or holds {held}, which confined commands get from the system"
+    elif (secret := secret_holding(workspace)) is not None:
+        text = f"is or lies in {secret}, which is empty for confined commands"
+    else:
         return []
-    text = f"is or holds {held}, which confined commands get from the system; choose a directory of its own"
-    return [("workspace", f"{text}, or confinement off: {shown(workspace)}")]
+    return [("workspace", f"{text}; choose a directory of its own, or confinement off: {shown(workspace)}")]
 
 
 def _written_besides(workspace: Path, confinement: Confinement) -> Faults:

@@ -35,6 +35,9 @@ chmod 700 inner within project
 chmod 755 project/ws
 [ -d ssl/certs ] || mkdir -p ssl/certs
 [ -L ssl/certs ] || closed ssl/certs/one.key
+rm -rf ssh
+mkdir ssh
+echo key >ssh/ssh_host_rsa_key
 echo open >open
 cd "$OLDPWD"
 shift
@@ -143,6 +146,22 @@ with confined(Path("/etc/project/ws"), mode) as broker:
 @in_modes()
 def test_a_workspace_may_lie_in_a_closed_directory(mode: str, tmp_path: Path) -> None:
     assert in_an_etc_of_its_own(_WORKSPACE, tmp_path, "-", mode) == ["secret", "", ""]
+
+
+_WORKSPACE_WITH_A_SECRET = """
+with confined(Path("/etc/ssh"), mode) as broker:
+    answers = [cat(broker, "ssh/ssh_host_rsa_key", "closed")]
+    replace("closed", "secret once more")
+    replace("ssh/ssh_host_rsa_key", "another key")
+    answers.append(cat(broker, "ssh/ssh_host_rsa_key", "closed"))
+    print(json.dumps(answers))
+"""
+
+
+@in_modes()
+def test_what_a_workspace_holds_stays_in_sight_whatever_is_covered_again(mode: str, tmp_path: Path) -> None:
+    answers = in_an_etc_of_its_own(_WORKSPACE_WITH_A_SECRET, tmp_path, "-", mode)
+    assert answers == [["key", ""], ["another key", ""]]
 
 
 _BY_RULE = """

@@ -26,6 +26,7 @@ from fable_exec.policy import (
     is_injection_name,
 )
 from fable_exec.policy.confinement import RESERVED_DIRECTORIES
+from fable_exec.policy.misplacing import misplaced
 
 MIB = 1024 * 1024
 DEFAULTS: dict[type, dict[str, Any]] = {
@@ -410,6 +411,19 @@ def test_a_confined_workspace_holds_nothing_that_commands_get_from_the_system(pl
         assert [path for path, _ in caught.value.faults] == ["workspace"]
         assert "choose a directory of its own" in str(caught.value)
     assert BrokerPolicy(workspace=place, confinement=Confinement.off())
+
+
+@pytest.mark.parametrize("place", ["/etc/netplan", "/etc/docker/one"])
+def test_what_is_empty_for_commands_is_neither_their_workspace_nor_listed_for_them(place: str, workspace: Path) -> None:
+    """Paths are compared as written: the place need not be there."""
+    ((path, text),) = misplaced(Path(place), Confinement.strict(), audit_log=None, rule_files=())
+    assert path == "workspace" and "which is empty for confined commands; choose a directory of its own" in text
+    assert misplaced(Path(place), Confinement.off(), audit_log=None, rule_files=()) == []
+    for field in ("runtime_read_paths", "runtime_write_paths"):
+        with pytest.raises(PolicyError) as caught:
+            Confinement(**{field: ("/srv", place)})  # type: ignore[arg-type]  # one of the two fields
+        ((path, text),) = caught.value.faults
+        assert path.endswith(f"{field}[1]") and "which is empty for confined commands" in text
 
 
 def test_a_workspace_below_a_system_directory_is_one_of_its_own() -> None:
