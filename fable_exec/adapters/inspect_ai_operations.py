@@ -241,7 +241,7 @@ class InspectOperations:
         """Let a shell read or write a file where the broker does not go. Raises `refusal` if there is none."""
         mark = _mark()
         try:
-            words = await self._shell(script, mark, "", path, *more)
+            words = await self._shell(script, mark, path, *more)
         except (ExecutableDenied, ShellDenied):
             raise refusal from None
         done = completed(await self.workspace.run(RunRequest(words, stdin=data)))

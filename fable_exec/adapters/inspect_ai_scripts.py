@@ -11,17 +11,27 @@ import os
 
 __all__ = ["KEEP", "READ", "RUN", "WRITE", "kept_status", "said"]
 
-_SAY = 'mark=$1 cwd=$2; shift 2; say() { printf "%s %s %s" "$mark" "$@" >&2; exit 125; }\n'
+_SAY = 'say() { printf "%s %s %s" "$@" >&2; exit 125; }\n'
+"""No script makes a variable: one of its name may be among those that the program is to get."""
 
 RUN = (
     _SAY
     + """\
-[ -e "$cwd" ] || say cwd ENOENT
-[ -d "$cwd" ] || say cwd ENOTDIR
-cd -- "$cwd" 2>/dev/null || say cwd EACCES
-case $1 in */*)
-    [ ! -d "$1" ] || say program EACCES
-    [ ! -e "$1" ] || [ -x "$1" ] || say program EACCES
+[ -e "$2" ] || say "$1" cwd ENOENT
+[ -d "$2" ] || say "$1" cwd ENOTDIR
+case $2 in
+    .) ;;
+    /*) cd -- "$2" 2>/dev/null || say "$1" cwd EACCES ;;
+    *) cd -- "./$2" 2>/dev/null || say "$1" cwd EACCES  # neither CDPATH nor "-" leads elsewhere
+esac
+case $3 in */*)
+    [ ! -d "$3" ] || say "$1" program EACCES
+    [ ! -e "$3" ] || [ -x "$3" ] || say "$1" program EACCES
+esac
+shift 2
+case $1 in
+    -*/*) exec "./$@" ;;  # no option of exec
+    -*) printf '%s: not found\\n' "$1" >&2; exit 127
 esac
 exec "$@"
 """
@@ -31,32 +41,32 @@ exec "$@"
 READ = (
     _SAY
     + """\
-[ -e "$1" ] || say file ENOENT
-[ ! -d "$1" ] || say file EISDIR
-[ -f "$1" ] || say file EINVAL
-[ -r "$1" ] || say file EACCES
-[ $(($(wc -c < "$1"))) -le "$2" ] || say file EFBIG
-exec cat < "$1"
+[ -e "$2" ] || say "$1" file ENOENT
+[ ! -d "$2" ] || say "$1" file EISDIR
+[ -f "$2" ] || say "$1" file EINVAL
+[ -r "$2" ] || say "$1" file EACCES
+[ $(($(wc -c < "$2"))) -le "$3" ] || say "$1" file EFBIG
+exec cat < "$2"
 """
 )
-"""Arguments: mark, nothing, path, most bytes. Its output is the file."""
+"""Arguments: mark, path, most bytes. Its output is the file."""
 
 WRITE = (
     _SAY
     + """\
-[ ! -d "$1" ] || say file EISDIR
-[ ! -e "$1" ] || [ -f "$1" ] || say file EINVAL
-case $1 in ?*/*) mkdir -p -- "${1%/*}" 2>/dev/null || say file EACCES; esac
-true 2>/dev/null >> "$1" || say file EACCES
-exec cat > "$1"
+[ ! -d "$2" ] || say "$1" file EISDIR
+[ ! -e "$2" ] || [ -f "$2" ] || say "$1" file EINVAL
+case $2 in ?*/*) mkdir -p -- "${2%/*}" 2>/dev/null || say "$1" file EACCES; esac
+true 2>/dev/null >> "$2" || say "$1" file EACCES
+exec cat > "$2"
 """
 )
-"""Arguments: mark, nothing, path. Its input becomes the file; missing parents are made."""
+"""Arguments: mark, path. Its input becomes the file; missing parents are made."""
 
 KEEP = """\
-mark=$1; shift
-"$@" </dev/null
-printf '\\n%s %s\\n' "$mark" "$?"
+started() { shift; "$@" </dev/null; }
+started "$@"
+printf '\\n%s %s\\n' "$1" "$?"
 while read -r _; do :; done
 """
 """Arguments: mark, program and its arguments. What the program leaves running goes on until the input ends."""

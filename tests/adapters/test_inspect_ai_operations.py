@@ -69,6 +69,42 @@ def test_only_the_own_user_is_known() -> None:
 
 
 @NAMESPACES
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_what_a_shell_starts_gets_the_directory_and_the_variables_that_were_asked_for(shell: str, tmp_path: Path) -> None:
+    document = tmp_path / "policy.toml"
+    document.write_text(f'allowed_executables = ["{shell}"]')
+
+    async def body(sample: InspectOperations) -> None:
+        await sample.write("sub/mine", "")
+        await sample.write("-/minus", "")
+        await sample.execute([shell, "-c", "mkdir -p /tmp/other/sub"])
+        for directory, held in (("sub", b"mine\n"), ("-", b"minus\n")):
+            done = await sample.execute(["ls"], cwd=directory, env={"CDPATH": "/tmp/other", "OLDPWD": "/tmp/other"})
+            assert (done.status, done.stdout) == (0, held)
+        names = {"mark": "a", "cwd": "b", "words": "c"}
+        found = (await sample.execute(["env"], env=names)).stdout.decode().splitlines()
+        assert {f"{name}={value}" for name, value in names.items()} <= set(found)
+
+    within(body, str(document))
+
+
+@NAMESPACES
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_a_program_whose_name_begins_with_a_hyphen_is_no_option_of_the_shell(shell: str, tmp_path: Path) -> None:
+    document = tmp_path / "policy.toml"
+    document.write_text(f'allowed_executables = ["{shell}"]')
+
+    async def body(sample: InspectOperations) -> None:
+        for words in (["-c", "id"], ["-a", "x", "id"], ["-l", "id"], ["--", "id"]):
+            done = await sample.execute(words)
+            assert (done.status, done.stdout) == (127, b"")
+        await sample.execute([shell, "-c", "mkdir ./-c; printf '#!/bin/sh\\necho own $1' >./-c/own; chmod +x ./-c/own"])
+        assert (await sample.execute(["-c/own", "-x"])).stdout == b"own -x\n"
+
+    within(body, str(document))
+
+
+@NAMESPACES
 def test_programs_that_no_list_can_name_are_for_a_listed_shell() -> None:
     async def body(sample: InspectOperations) -> None:
         assert (await sample.execute(["ls", "-a"])).stdout == b".\n..\n"
