@@ -87,8 +87,8 @@ class FableSandboxClient(BaseSandboxClient[None]):
         refuse_unsupported(manifest)
         session_id = uuid.uuid4()
         own = manifest.root == _DEFAULT_ROOT
-        root = self._own_root(session_id) if own else os.path.realpath(manifest.root)
-        with starting(root):
+        with starting(manifest.root):
+            root = self._own_root(session_id) if own else _given_root(manifest)
             if own:
                 os.mkdir(root, 0o700)
             else:
@@ -107,8 +107,8 @@ class FableSandboxClient(BaseSandboxClient[None]):
             raise TypeError("FableSandboxClient.resume expects a FableSandboxSessionState")
         state.assert_path_grants_rebound()
         refuse_unsupported(state.manifest)
-        root = self._own_root(state.session_id) if state.own_directory else os.path.realpath(state.manifest.root)
-        with starting(root):
+        with starting(state.manifest.root):
+            root = self._own_root(state.session_id) if state.own_directory else _given_root(state.manifest)
             is_there = _is_ours(root) if state.own_directory else os.path.isdir(root)
             if not is_there:
                 os.makedirs(root, 0o700)
@@ -136,6 +136,13 @@ class FableSandboxClient(BaseSandboxClient[None]):
 
     def _own_root(self, session_id: uuid.UUID) -> str:
         return os.path.join(self._directory, f"{_PREFIX}{session_id.hex}")
+
+
+def _given_root(manifest: Manifest) -> str:
+    """Raises ValueError for a text that is no path; to the system a blank one would be the current directory."""
+    if not manifest.root.strip():
+        raise ValueError("the manifest's root is blank; name a directory, or leave it out for one of the session's own")
+    return os.path.realpath(manifest.root)
 
 
 def _is_ours(root: str) -> bool:

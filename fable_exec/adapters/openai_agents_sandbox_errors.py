@@ -33,10 +33,10 @@ def context(error: BaseException) -> dict[str, object]:
 
 @contextlib.contextmanager
 def starting(root: str) -> Iterator[None]:
-    """What the system refuses is a WorkspaceStartError."""
+    """What the system refuses, or could never be a directory there, is a WorkspaceStartError."""
     try:
         yield
-    except OSError as error:
+    except (OSError, ValueError, RecursionError) as error:  # the last: thousands of directories, each made for the one below
         raise start_error(Path(root), error) from error
 
 

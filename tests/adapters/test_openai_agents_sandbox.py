@@ -777,6 +777,26 @@ def test_a_state_cannot_have_another_directory_taken_or_removed(place: Path, tmp
     assert (victim / "precious").exists()
 
 
+@pytest.mark.parametrize("root", ["", "  ", "a\0b", "/" + "x" * 300, "y/" * 3000, "\ud800"], ids="empty blank nul long deep surrogate".split())
+def test_a_root_that_is_no_path_is_an_error_of_the_start_and_no_directory_of_ours(root: str, place: Path) -> None:
+    from agents.sandbox import Manifest
+    from agents.sandbox.errors import WorkspaceStartError
+
+    async def act() -> None:
+        client = client_of(place)
+        with pytest.raises(WorkspaceStartError):
+            await client.create(manifest=Manifest(root=root))
+        session = await client.create()
+        payload = client.serialize_session_state(session.state)
+        await client.delete(session)
+        payload["manifest"]["root"], payload["own_directory"] = root, False
+        with pytest.raises(WorkspaceStartError):
+            await client.resume(client.deserialize_session_state(payload))
+
+    asyncio.run(act())
+    assert list(place.iterdir()) == []
+
+
 @pytest.mark.requires_ability("root")
 def test_a_directory_of_another_user_is_not_taken_for_a_sessions_own(place: Path) -> None:
     async def act() -> None:
