@@ -140,9 +140,10 @@ class FableSandboxClient(BaseSandboxClient[None]):
 
 def _given_root(manifest: Manifest) -> str:
     """Raises ValueError for a text that is no path; to the system a blank one would be the current directory."""
-    if not manifest.root.strip():
+    root = str(manifest.root)
+    if not root.strip():
         raise ValueError("the manifest's root is blank; name a directory, or leave it out for one of the session's own")
-    return os.path.realpath(manifest.root)
+    return os.path.realpath(root)
 
 
 def _is_ours(root: str) -> bool:

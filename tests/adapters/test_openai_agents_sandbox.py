@@ -777,7 +777,11 @@ def test_a_state_cannot_have_another_directory_taken_or_removed(place: Path, tmp
     assert (victim / "precious").exists()
 
 
-@pytest.mark.parametrize("root", ["", "  ", "a\0b", "/" + "x" * 300, "y/" * 3000, "\ud800"], ids="empty blank nul long deep surrogate".split())
+@pytest.mark.parametrize(
+    "root",
+    ["", "  ", "a\0b", "/" + "x" * 300, "y/" * 3000, "\ud800"],
+    ids=["empty", "blank", "NUL", "long", "deep", "not-unicode"],
+)
 def test_a_root_that_is_no_path_is_an_error_of_the_start_and_no_directory_of_ours(root: str, place: Path) -> None:
     from agents.sandbox import Manifest
     from agents.sandbox.errors import WorkspaceStartError
