@@ -1,4 +1,4 @@
-"""Workspaces of one name for the tests of this room."""
+"""Workspaces of one name for the tests of this room, and where sandboxes make their directories."""
 
 from __future__ import annotations
 
@@ -20,3 +20,10 @@ def workspace(_base: Path) -> Iterator[Path]:
     """An empty private directory, by a name that other tests have used."""
     with empty_workspace(_base) as workspace:
         yield workspace
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """An empty directory in which sandboxes make theirs."""
+    (tmp_path / "place").mkdir()
+    return tmp_path / "place"

@@ -23,6 +23,7 @@ from fable_exec import FableExecError, InvalidRequest, PathDenied, PathError
 from fable_exec.adapters import archives
 from fable_exec.adapters.owned import remove_directory
 from fable_exec.pathguard import Workspace
+from tests.adapters.tars import END, a_directory, a_file, a_link, extended, header, record, sparse, tar_of
 from tests.bounds import BUSY_SECONDS
 from tests.fuzzing import A_TENTH
 
@@ -52,58 +53,6 @@ def facts(root: Path) -> dict[bytes, tuple[Any, ...]]:
                 held = Path(os.fsdecode(path)).read_bytes()
             found[os.path.relpath(path, top)] = (stat.S_IFMT(status.st_mode), stat.S_IMODE(status.st_mode), held)
     return found
-
-
-def tar_of(*members: tuple[str, dict[str, Any], bytes]) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        for name, more, content in members:
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            for field, value in more.items():
-                setattr(member, field, value)
-            tar.addfile(member, io.BytesIO(content))
-    return out.getvalue()
-
-
-def header(name: str, *, size: int = 0, kind: bytes = tarfile.REGTYPE) -> bytes:
-    """A header by itself, also one that no writer makes."""
-    member = tarfile.TarInfo(name)
-    member.size, member.type = size, kind
-    return member.tobuf(tarfile.GNU_FORMAT)
-
-
-def record(keyword: str, value: str) -> bytes:
-    """One record of an extended header."""
-    body = f" {keyword}={value}\n".encode()
-    size = len(body) + 1
-    while size != len(body) + len(str(size)):
-        size = len(body) + len(str(size))
-    return str(size).encode() + body
-
-
-def extended(*records: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
-    content = b"".join(records)
-    return header("extended", size=len(content), kind=kind) + content + bytes(-len(content) % 512)
-
-
-def sparse(claimed: str, *, map: str) -> bytes:
-    return extended(record("GNU.sparse.map", map), record("GNU.sparse.size", claimed)) + header("sparse")
-
-
-END = bytes(1024)
-
-
-def a_file(name: str, content: bytes = b"x", **more: Any) -> tuple[str, dict[str, Any], bytes]:
-    return name, more, content
-
-
-def a_link(name: str, target: str) -> tuple[str, dict[str, Any], bytes]:
-    return name, {"type": tarfile.SYMTYPE, "linkname": target}, b""
-
-
-def a_directory(name: str, mode: int = 0o755) -> tuple[str, dict[str, Any], bytes]:
-    return name, {"type": tarfile.DIRTYPE, "mode": mode}, b""
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fable_exec.testing.leaks import nothing_left
-from tests.adapters.test_openai_agents_sandbox import client_of
+from tests.adapters.openai_sandboxes import client_of
 
 pytestmark = [pytest.mark.requires_ability("openai_agents"), pytest.mark.requires_ability("confinement")]
 
