@@ -6,14 +6,20 @@ The SDK is loaded when they are made.
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fable_exec.testing.leaks import nothing_left
 from tests.adapters.scripted_agents import quiet, scripted, told
 
-__all__ = ["agent_of", "client_of", "kept_in", "manifest_of", "run_to_the_end", "said", "sandbox_run", "within"]
+__all__ = ["TERMINALS", "agent_of", "client_of", "kept_in", "manifest_of", "run_to_the_end", "said", "sandbox_run", "within"]
+
+TERMINALS = pytest.mark.skipif(shutil.which("script") is None, reason="script is not installed")
+"""For what has a terminal, which that program makes."""
 
 
 def client_of(place: Path, *args: Any, **more: Any) -> Any:

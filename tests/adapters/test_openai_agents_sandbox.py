@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 
 from fable_exec.testing.leaks import nothing_left
-from tests.adapters.openai_sandboxes import agent_of, client_of, manifest_of, run_to_the_end, said, sandbox_run, within
+from tests.adapters.openai_sandboxes import TERMINALS, agent_of, client_of, manifest_of, run_to_the_end, said, sandbox_run, within
 from tests.adapters.scripted_agents import quiet, sandbox_patch, told, tool_call
 from tests.cli.typed import PROJECT, is_running
 from tests.hosts import unique_sleep
@@ -25,7 +24,6 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.requires_ability("openai_agents"), pytest.mark.requires_ability("confinement")]
 
-TERMINALS = pytest.mark.skipif(shutil.which("script") is None, reason="script is not installed")
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,12 @@ from fable_exec.adapters.openai_agents_sandbox_background import Told
 from fable_exec.adapters.openai_agents_sandbox_operations import SandboxOperations, pack, session_document, unpack
 from fable_exec.errors import ShellDenied
 from fable_exec.testing.leaks import nothing_left
+from tests.adapters.openai_sandboxes import TERMINALS
 from tests.cli.typed import is_running
 from tests.hosts import unique_sleep
 from tests.waiting import until
 
 CONFINED = pytest.mark.requires_ability("confinement")
-TERMINALS = pytest.mark.skipif(shutil.which("script") is None, reason="script is not installed")
 SHELL: Mapping[str, Any] = {"allowed_executables": ["sh", "script", "sleep"], "max_output_bytes": 1000}
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from fable_exec import PolicyError
 from fable_exec.testing.leaks import nothing_left
-from tests.adapters.openai_sandboxes import client_of, within
+from tests.adapters.openai_sandboxes import TERMINALS, agent_of, client_of, sandbox_run, within
 from tests.cli.typed import is_running
 from tests.hosts import unique_sleep
 from tests.waiting import until
@@ -51,6 +51,25 @@ def test_how_a_command_ended_is_a_result_or_an_error_of_the_sdk(place: Path) -> 
             await session.exec("true", user="somebody")
 
     within(client_of(place, {"max_output_bytes": 5000}), body)
+
+
+@pytest.mark.parametrize("terminal", [False, pytest.param(True, marks=TERMINALS)])
+def test_the_exit_code_of_what_goes_on_is_a_plain_number(terminal: bool, place: Path) -> None:
+    """Also where the status is a member of our enumeration, which only some ways to write it show as the number."""
+
+    async def ending(session: Any) -> None:
+        for text, code in (("true", 0), ("exit 3", 3), ("kill -15 $$", 143), ("no-such-program-here", 127)):
+            told = await session.pty_exec_start(text, tty=terminal, yield_time_s=30)
+            assert (told.exit_code, type(told.exit_code), told.process_id) == (code, int, None), text
+        denied = await session.pty_exec_start("curl", shell=False)
+        assert (denied.exit_code, type(denied.exit_code), denied.process_id) == (126, int, None)
+
+    async def late(session: Any) -> None:
+        told = await session.pty_exec_start("sleep 600", tty=terminal, yield_time_s=30)
+        assert (told.exit_code, type(told.exit_code), told.process_id) == (124, int, None)
+
+    within(client_of(place), ending)
+    within(client_of(place, {"limits": {"timeout_seconds": 2, "max_timeout_seconds": 2}}), late)
 
 
 def test_a_session_that_does_not_run_says_so(place: Path) -> None:
@@ -281,6 +300,31 @@ def test_what_cannot_be_had_is_refused_before_anything_is_made(what: str, why: s
 
     with pytest.raises((ValueError, MountConfigError), match=why):
         asyncio.run(resumed())
+    assert list(place.iterdir()) == []
+
+
+def test_a_state_that_lost_a_granted_path_of_the_host_is_not_continued_without_it(place: Path, tmp_path: Path) -> None:
+    """The SDK leaves such a path out where a state is written, and only a run may say again what it is."""
+    from agents import Runner
+    from agents.sandbox import Manifest, SandboxPathGrant
+
+    granting = Manifest(extra_path_grants=(SandboxPathGrant(path="/granted", host_path=str(tmp_path)),))
+
+    async def act() -> None:
+        client = client_of(place)
+        session = await client.create()
+        await client.delete(session)
+        session.state.manifest = session.state.manifest.model_copy(update={"extra_path_grants": granting.extra_path_grants})
+        payload = client.serialize_session_state(session.state)
+        assert payload["manifest"]["extra_path_grants"] == []
+        state = client.deserialize_session_state(payload)
+        with pytest.raises(ValueError, match="must be rebound"):
+            await client.resume(state)
+        with pytest.raises(ValueError, match="runtime_read_paths"):
+            config = sandbox_run(client, tmp_path, session_state=state, manifest=granting)
+            await Runner.run(agent_of(), "go", run_config=config)
+
+    asyncio.run(act())
     assert list(place.iterdir()) == []
 
 
