@@ -12,11 +12,11 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import struct
 import time
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from fable_exec.errors import PathDenied, PathIsDirectory, StateUnreadable
 from fable_exec.pathguard import Workspace, WorkspacePath
 from fable_exec.privatefiles import directory_fault_of, fault_of
 from fable_exec.sha256text import is_sha256
+from fable_exec.treedigest.values import are_names
 from fable_exec.treedigest.watching import (
     NO_STATUS,
     STAMP_NUMBERS,
@@ -43,8 +44,6 @@ _MAX_DIRECTORIES = 4_000_000
 _DIGEST_BYTES = 32
 _LENGTHS = struct.Struct("<QIIIIII")
 _STAMP_BYTES = STAMP_NUMBERS * 8
-_NO_NAME = re.compile(rb"(?:\A|/)\.{0,2}(?:/|\Z)|\0")
-"""Among names with slashes between: nothing, `.`, `..`, and what no path can have in it."""
 _NEVER = array("q", [-1] * STAMP_NUMBERS)
 
 
@@ -60,6 +59,19 @@ class _Kept:
     stamps: bytes
     rows: bytes
 
+    @classmethod
+    def of(cls, record: memoryview | bytes) -> _Kept:
+        """What a whole record says. The rest of the file is not copied for it."""
+        data = bytes(record)
+        device, *lengths = _LENGTHS.unpack_from(data)
+        ends = [*accumulate(lengths, initial=_LENGTHS.size)][1:]  # the first text is the path
+        return cls(device, *[data[start:end] for start, end in pairwise(ends)])
+
+    def record(self, path: str) -> bytes:
+        """How the file has it, by the path of the directory."""
+        texts = (os.fsencode(path), self.stamp, self.directories, self.names, self.stamps, self.rows)
+        return b"".join((_LENGTHS.pack(self.device, *map(len, texts)), *texts))
+
 
 @attrs.frozen
 class Unchanged:
@@ -67,7 +79,7 @@ class Unchanged:
 
     directories: list[str]
     names: list[str]
-    rows: str
+    rows: bytes
 
 
 class DigestCache:
@@ -82,8 +94,9 @@ class DigestCache:
         self.listings: dict[str, str] = {}
         """Digests of what git indexes list, by the SHA-256 of the index."""
         self._identity: dict[str, Any] = {}
-        self._known: dict[str, _Kept] = {}
-        self._met: dict[str, _Kept] = {}
+        self._known: dict[str, memoryview] = {}
+        """The records of the file."""
+        self._met: dict[str, memoryview | bytes] = {}
         self._began_ns = 0
         self._changed = False
 
@@ -111,24 +124,28 @@ class DigestCache:
 
     def unchanged(self, path: str, fd: int, status: os.stat_result) -> Unchanged | None:
         """The directory `fd`, of which fstat says `status`, by a look at each leaf alone; None if it is not as it was."""
-        kept = self._known.get(path)
-        if kept is None or kept.device != status.st_dev or kept.stamp != stamps_of([status]).tobytes():
+        record = self._known.get(path)
+        if record is None:
             return None
-        names, rows = _apart(kept.names), _rows_of(kept)
-        statuses = None if rows is None else statuses_now(fd, names)
-        if rows is None or statuses is None or kept.stamps != stamps_of(statuses).tobytes():
+        kept = _Kept.of(record)
+        if kept.device != status.st_dev or kept.stamp != stamps_of([status]).tobytes() or not _is_ours(kept):
             return None
-        self._met[path] = kept
-        return Unchanged(_apart(kept.directories), names, rows)
+        names = _apart(kept.names)
+        statuses = statuses_now(fd, names)
+        if statuses is None or kept.stamps != stamps_of(statuses).tobytes():
+            return None
+        self._met[path] = record
+        return Unchanged(_apart(kept.directories), names, kept.rows)
 
     def rows(self, path: str, device: int, names: list[str], statuses: Sequence[os.stat_result]) -> list[str | None]:
         """The rows of leaves that have not changed, None in the place of others."""
-        kept = self._known.get(path)
-        if kept is None or kept.device != device or not kept.names or (rows := _rows_of(kept)) is None:
+        record = self._known.get(path)
+        kept = None if record is None else _Kept.of(record)
+        if kept is None or kept.device != device or not kept.names or not _is_ours(kept):
             return [None] * len(names)
         old_names = _apart(kept.names)
         old_stamps = [kept.stamps[at : at + _STAMP_BYTES] for at in range(0, len(kept.stamps), _STAMP_BYTES)]
-        known = dict(zip(zip(old_names, old_stamps, strict=True), rows.split("\n"), strict=True))
+        known = dict(zip(zip(old_names, old_stamps, strict=True), kept.rows.decode().split("\n"), strict=True))
         return [known.get((name, stamps_of([status]).tobytes())) for name, status in zip(names, statuses, strict=True)]
 
     def keep(
@@ -153,10 +170,11 @@ class DigestCache:
                 stamps[number * STAMP_NUMBERS : (number + 1) * STAMP_NUMBERS] = _NEVER
         listed_anew = directories is None or could_hide_a_name(status.st_ctime_ns, self._began_ns)
         stamp = b"" if listed_anew else stamps_of([status]).tobytes()
-        kept = self._met[path] = _Kept(
+        kept = _Kept(
             status.st_dev, stamp, _joined(directories or []), _joined(names), stamps.tobytes(), "\n".join(rows).encode()
         )  # fmt: skip
-        self._changed = self._changed or kept != self._known.get(path)
+        record = self._met[path] = kept.record(path)
+        self._changed = self._changed or record != bytes(self._known.get(path, b""))
 
     def _refuse_inside(self, workspace: Workspace) -> None:
         place = os.path.realpath(self.path)
@@ -195,32 +213,24 @@ class DigestCache:
 
     def _encode(self) -> bytes:
         header = {**self._identity, "listings": self.listings, "directories": len(self._met)}
-        parts = [json.dumps(header).encode(), b"\n"]
-        for path, kept in self._met.items():
-            raw = os.fsencode(path)
-            texts = (raw, kept.stamp, kept.directories, kept.names, kept.stamps, kept.rows)
-            parts += [_LENGTHS.pack(kept.device, *map(len, texts)), *texts]
-        body = b"".join(parts)
+        body = b"".join((json.dumps(header).encode(), b"\n", *self._met.values()))
         return body + hashlib.sha256(body).digest()
 
-    def _decode(self, data: bytes) -> tuple[dict[str, _Kept], dict[str, str]]:
+    def _decode(self, data: bytes) -> tuple[dict[str, memoryview], dict[str, str]]:
         """Raises ValueError, struct.error, KeyError, TypeError or RecursionError for what is not one of this workspace."""
-        if hashlib.sha256(memoryview(data)[:-_DIGEST_BYTES]).digest() != data[-_DIGEST_BYTES:]:
+        view = memoryview(data)
+        if hashlib.sha256(view[:-_DIGEST_BYTES]).digest() != data[-_DIGEST_BYTES:]:
             raise ValueError("torn")
         position = data.index(b"\n") + 1
         header = json.loads(data[:position])
         if {name: header[name] for name in self._identity} != self._identity or header["directories"] > _MAX_DIRECTORIES:
             raise ValueError("of another workspace, or made by other rules")
-        found: dict[str, _Kept] = {}
+        found: dict[str, memoryview] = {}
         for _ in range(header["directories"]):
-            device, *lengths = _LENGTHS.unpack_from(data, position)
-            position += _LENGTHS.size
-            parts = []
-            for length in lengths:
-                parts.append(data[position : position + length])
-                position += length
-            path, *texts = parts
-            found[os.fsdecode(path)] = _Kept(device, *texts)
+            _, *lengths = _LENGTHS.unpack_from(data, position)
+            start, names = position, position + _LENGTHS.size
+            position = names + sum(lengths)
+            found[os.fsdecode(data[names : names + lengths[0]])] = view[start:position]
         if position != len(data) - _DIGEST_BYTES:
             raise ValueError("not as long as it says")
         listings = dict(header["listings"])
@@ -229,18 +239,21 @@ class DigestCache:
         return found, listings
 
 
-def _rows_of(kept: _Kept) -> str | None:
-    """The rows, None where `keep` did not write that: what has the right sums may still be anybody's who could sum."""
+def _is_ours(kept: _Kept) -> bool:
+    """Whether `keep` can have written it: what has the right sums may still be anybody's who could sum."""
     names = kept.names.count(b"/") + 1 if kept.names else 0
     rows = kept.rows.count(b"\n") + 1 if kept.rows else 0
     if not names == rows == len(kept.stamps) / _STAMP_BYTES:
-        return None
-    if any(joined and _NO_NAME.search(joined) for joined in (kept.names, kept.directories)):
-        return None
+        return False
+    return all(are_names(joined) for joined in (kept.names, kept.directories) if joined) and _is_text(kept.rows)
+
+
+def _is_text(raw: bytes) -> bool:
     try:
-        return kept.rows.decode()
+        raw.decode()
     except UnicodeDecodeError:
-        return None
+        return False
+    return True
 
 
 def _joined(names: list[str]) -> bytes:

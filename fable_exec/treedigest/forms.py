@@ -133,7 +133,7 @@ class DirectoryText:
 
     path: str
     mode: int
-    rows: str
+    rows: bytes
     """Rows with commas between."""
     git: Mapping[str, str] | None = None
 
@@ -142,16 +142,17 @@ def tree_manifest(directories: Iterable[DirectoryText], engine_directory: str | 
     """The manifest: every directory once, sorted by the bytes of its path."""
     by_path = {each.path: each for each in directories}
     engine = "null" if engine_directory is None else name_json(engine_directory)
-    written = chain.from_iterable((",", *_directory_parts(by_path[path])) for path in in_byte_order(by_path))
+    written = chain.from_iterable((b",", *_directory_parts(by_path[path])) for path in in_byte_order(by_path))
     next(written, None)  # no comma before the first
-    return "".join(('{"directories":[', *written, f'],"engine_directory":{engine},"format":"{FORMAT}"}}')).encode()
+    end = f'],"engine_directory":{engine},"format":"{FORMAT}"}}'
+    return b"".join((b'{"directories":[', *written, end.encode()))
 
 
-def _directory_parts(found: DirectoryText) -> tuple[str, str, str]:
+def _directory_parts(found: DirectoryText) -> tuple[bytes, bytes, bytes]:
     """The text in parts: most of it is `rows`, and is copied once, into the manifest."""
     git = "" if found.git is None else f'"git":{canonical_json(dict(found.git))},'
     mode = f"{found.mode & _PERMISSIONS:04o}"
-    return '{"entries":[', found.rows, f'],{git}"mode":"{mode}","path":{name_json(found.path)}}}'
+    return b'{"entries":[', found.rows, f'],{git}"mode":"{mode}","path":{name_json(found.path)}}}'.encode()
 
 
 def engine_row(name: str) -> str:

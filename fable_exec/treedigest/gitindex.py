@@ -17,6 +17,7 @@ from typing import NamedTuple
 import attrs
 
 from fable_exec.errors import StateUnreadable
+from fable_exec.treedigest.values import are_names
 
 __all__ = ["GITLINK", "IndexLine", "IndexLines", "listing_sha256", "offset_varint", "read_index"]
 
@@ -99,8 +100,7 @@ def read_index(data: bytes, path: str, shared: Callable[[str], bytes]) -> IndexL
             raise _unreadable("foreign", path, "a shared index that is split itself")
         with _torn_where_it_ends(path):
             lines = _merged(lines, base, link)
-    joined = b"/%b/" % b"/\0/".join(lines.paths)
-    if len(lines) and any(odd in joined for odd in (b"//", b"/./", b"/../")):
+    if len(lines) and not are_names(b"/".join(lines.paths)):
         raise _unreadable("foreign", path, "a path that is not made of names, as git would never write it")
     return lines
 
@@ -190,8 +190,6 @@ def _lines(data: bytes, version: int, count: int, oid_bytes: int) -> tuple[Index
         modes.append(mode)
         oids.append(oid)
         all_flags.append(flags)
-    if b"\0" in b"".join(paths):
-        raise ValueError("NUL in a name")
     return IndexLines(paths, modes, oids, all_flags), position
 
 

@@ -67,18 +67,18 @@ class Scanned:
     directories: list[str]
     names: list[str]
     """Of what is no directory, sorted as text is."""
-    rows: list[str] | str
+    rows: list[str] | bytes
     """In the order of `names`: as they were read, or one a line as the cache has them."""
 
     def lines(self) -> list[str]:
         """The rows, each by itself."""
-        if isinstance(self.rows, str):
-            return self.rows.split("\n") if self.names else []
+        if isinstance(self.rows, bytes):
+            return self.rows.decode().split("\n") if self.names else []
         return self.rows
 
-    def joined(self) -> str:
+    def joined(self) -> bytes:
         """The rows with commas between."""
-        return self.rows.replace("\n", ",") if isinstance(self.rows, str) else ",".join(self.rows)
+        return self.rows.replace(b"\n", b",") if isinstance(self.rows, bytes) else ",".join(self.rows).encode()
 
 
 @attrs.frozen

@@ -37,13 +37,13 @@ def digest_tree(scanner: Scanner, engine_directory: str | None, listings: dict[s
     return tree_manifest(found, engine_directory)
 
 
-def _rows_in_order(scanned: Scanned, engine: str | None) -> str:
+def _rows_in_order(scanned: Scanned, engine: str | None) -> bytes:
     if engine is None and all(map(str.isascii, scanned.names)):
         return scanned.joined()  # sorted as they were listed
     by_name = dict(zip(scanned.names, scanned.lines(), strict=True))
     if engine is not None:
         by_name[engine] = engine_row(engine)
-    return ",".join([by_name[name] for name in in_byte_order(by_name)])
+    return ",".join([by_name[name] for name in in_byte_order(by_name)]).encode()
 
 
 def _git_state(

@@ -6,12 +6,18 @@ from enum import Enum
 
 import attrs
 
-__all__ = ["Difference", "Entry", "EntryKind", "Level", "Profile", "Progress", "is_one_name"]
+__all__ = ["Difference", "Entry", "EntryKind", "Level", "Profile", "Progress", "are_names", "is_one_name"]
 
 
 def is_one_name(name: object) -> bool:
     """Whether it can be the name of an engine's directory: one of the top."""
     return isinstance(name, str) and name not in ("", ".", "..") and not set("/\0") & set(name)
+
+
+def are_names(joined: bytes) -> bool:
+    """Whether all between the slashes can be names: none is empty, `.` or `..`, nor has a NUL in it."""
+    closed = b"/%b/" % joined
+    return not (b"//" in closed or b"/./" in closed or b"/../" in closed or b"\0" in closed)
 
 
 class Profile(Enum):

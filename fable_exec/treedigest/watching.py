@@ -12,7 +12,6 @@ import struct
 import time
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
 from operator import attrgetter
 
 import attrs
@@ -49,6 +48,7 @@ COARSE_TICK_NS = 2_100_000_000
 """File systems that keep whole seconds, or every second one (FAT, some shares)."""
 _SECOND_NS = 1_000_000_000
 _HALF = 1 << 63
+_pack = struct.Struct(f"{STAMP_NUMBERS}q").pack
 
 
 stamp_of: Callable[[os.stat_result], Stamp] = attrgetter("st_ctime_ns", "st_mtime_ns", "st_ino", "st_size")
@@ -57,12 +57,11 @@ stamp_of: Callable[[os.stat_result], Stamp] = attrgetter("st_ctime_ns", "st_mtim
 
 def stamps_of(statuses: Sequence[os.stat_result]) -> array[int]:
     """All their stamps, one after the other: compared at once, and nothing for the garbage collector to look through."""
-    numbers = list(chain.from_iterable(map(stamp_of, statuses)))
     try:
-        packed = struct.pack(f"{len(numbers)}q", *numbers)  # array() would take them one by one
+        packed = [_pack(*stamp_of(status)) for status in statuses]  # array() would take numbers one by one
     except struct.error:  # an inode number of 64 bits
-        packed = struct.pack(f"{len(numbers)}q", *[(number + _HALF) % (2 * _HALF) - _HALF for number in numbers])
-    return array("q", packed)
+        packed = [_pack(*[(number + _HALF) % (2 * _HALF) - _HALF for number in stamp_of(status)]) for status in statuses]
+    return array("q", b"".join(packed))
 
 
 def could_hide_a_change(changed_ns: int, read_ns: int) -> bool:

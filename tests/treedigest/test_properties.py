@@ -11,6 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from fable_exec.treedigest import Difference, Manifest, Profile, diff, tree_digest, verify
+from fable_exec.treedigest.values import are_names, is_one_name
 from tests.treedigest import growing
 
 pytestmark = pytest.mark.fuzz
@@ -91,3 +92,9 @@ def any_execute_changed(one: growing.Directory, other: growing.Directory) -> boo
         ]
 
     return executable(one) != executable(other)
+
+
+@hypothesis.given(st.lists(st.text("./a\0b", max_size=4), min_size=1))
+def test_names_joined_by_slashes_are_names_if_each_of_them_is_one(names: list[str]) -> None:
+    parts = "/".join(names).split("/")
+    assert are_names("/".join(names).encode()) == all(map(is_one_name, parts))
