@@ -71,8 +71,8 @@ SAME_FOR_EVERY_USER = frozenset(
     project/test_reference.py project/test_tools.py::test_the_running_interpreters_version_is_among_those_found
     project/test_turns.py proofbind protocol providers
     runner/test_tree_shapes.py::test_a_broker_in_a_process_of_its_own_does_the_same seatbelt/test_arming.py
-    seatbelt/test_boundary.py seatbelt/test_evaluator.py seatbelt/test_profiles.py server/test_options.py
-    server/test_outbox.py server/test_program.py server/test_session.py server/test_session_properties.py
+    seatbelt/test_boundary.py seatbelt/test_evaluator.py seatbelt/test_profiles.py server/test_lines.py server/test_options.py
+    server/test_order.py server/test_outbox.py server/test_program.py server/test_session.py server/test_session_properties.py
     statefile/test_concurrency.py statefile/test_documents.py statefile/test_faults.py statefile/test_flock.py
     statefile/test_lock.py statefile/test_power_cuts.py statefile/test_records.py statefile/test_reference.py strictjson
     supervisor/test_foreground.py supervisor/test_logs.py supervisor/test_prune.py supervisor/test_recover.py
