@@ -18,6 +18,7 @@ from . import wire
 from .canary import fork_canary
 from .jobs import Job, refuse, room_for_jobs
 from .linuxos import pidfd_open
+from .own_directories import OwnDirectories
 from .places import Place, PlaceLost, Report
 from .pools import PlacePool
 from .readiness import Readiness
@@ -37,6 +38,7 @@ class Launcher:
         self._environment: dict[str, str] = plan["environment"]
         self._command_limits: list[list[Any]] = plan["command_limits"]
         self._watched_limits: dict[str, int] = dict(plan["watched_limits"])
+        self._directories = OwnDirectories(plan)
         self._control = control
         self._pool = pool
         self._capacity = min(pool.capacity, room_for_jobs())
@@ -145,6 +147,7 @@ class Launcher:
             raise SpawnFailed("place", error.errno or 0, type(place).__name__) from error
 
     def _begin_leader(self, job: Job) -> int:
+        self._directories.open_again()
         bait = job.request["canary"]
         if bait is not None:
             return fork_canary(bait, self._workspace.path, job.streams.stdout)

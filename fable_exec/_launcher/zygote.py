@@ -19,6 +19,7 @@ from .confine_steps import take_listener
 from .ending import end_children
 from .launcher import Launcher
 from .linuxos import is_stopped, pidfd_open
+from .own_directories import OwnDirectories
 from .pools import PlacePool, WorkerPool, pool_for
 from .probe import probe
 from .proctree import children
@@ -270,6 +271,7 @@ def _run_launcher(plan: dict[str, Any], control: socket.socket, stager: socket.s
     """The launcher's process inside the stager's namespaces."""
     try:
         pool = pool_for(plan, stager, home)
+        OwnDirectories(plan).open_again()
         steps.perform(plan["launcher"])
         _observe(pool)
         wire.send(control, {"ready": True})
@@ -281,6 +283,7 @@ def _run_launcher(plan: dict[str, Any], control: socket.socket, stager: socket.s
 
 def _run_worker(plan: dict[str, Any], control: socket.socket, alive: int, state: socket.socket, first: bool) -> NoReturn:
     try:
+        OwnDirectories(plan).open_again()
         steps.perform(plan["launcher"])
         # A command is under the same rules as this process, which alone does not keep it from this process's memory.
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
