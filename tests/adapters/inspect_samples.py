@@ -1,17 +1,45 @@
-"""For the tests of the inspect-ai sandbox: which directories of samples there are, and a model that reads from a script."""
+"""For the tests of the inspect-ai sandbox: samples and their directories, and a model that reads from a script."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fable_exec.adapters.inspect_ai_directories import PREFIX
+import pytest
 
-__all__ = ["Call", "calls_of", "sample_names", "scripted"]
+from fable_exec.adapters.inspect_ai_directories import PREFIX
+from fable_exec.adapters.inspect_ai_operations import InspectOperations
+from tests.cli.typed import is_running
+from tests.waiting import until
+
+__all__ = ["CONFINED", "Call", "began", "calls_of", "sample_names", "scripted", "within"]
+
+CONFINED = pytest.mark.requires_ability("confinement")
 
 Call = tuple[str, Mapping[str, Any]]
+
+
+def within(body: Callable[[InspectOperations], Awaitable[Any]], document: str | None = None) -> Any:
+    """What `body` returns, in a sample that is closed afterwards."""
+
+    async def act() -> Any:
+        sample = await InspectOperations.open(document)
+        try:
+            return await body(sample)
+        finally:
+            await sample.close()
+
+    return asyncio.run(act())
+
+
+async def began(sample: InspectOperations, marker: str) -> asyncio.Future[Any]:
+    """A command that sleeps, in two processes that `marker` names."""
+    running = asyncio.ensure_future(sample.execute(["sh", "-c", f"sleep {marker} & sleep {marker}"]))
+    assert await asyncio.to_thread(until, lambda: is_running(marker))
+    return running
 
 
 def sample_names(place: Path) -> list[str]:

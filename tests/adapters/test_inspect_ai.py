@@ -1,7 +1,7 @@
 """The sandbox "fable" by inspect-ai's own self check, each row a test, and what a caller of its methods is told.
 
 Where inspect-ai is not installed this is skipped. Whole evaluations are in test_inspect_ai_evals.py; what the sandbox does is
-tried by test_inspect_ai_operations.py, which does not need inspect-ai.
+tried by the other files of its name, which do not need inspect-ai.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What the inspect-ai sandbox does, without inspect-ai: a directory for each sample, places that only commands see, and its
-rules for errors."""
+"""What commands and files of the inspect-ai sandbox do, without inspect-ai: shells, places that only commands see, and its rules
+for errors."""
 
 from __future__ import annotations
 
@@ -11,33 +11,16 @@ import pwd
 import re
 import time
 import tomllib
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fable_exec import BrokerPolicy, PolicyError
-from fable_exec.adapters.inspect_ai_directories import PREFIX, SampleDirectory
 from fable_exec.adapters.inspect_ai_operations import InspectOperations, TooMuchOutput, is_own_user
-from fable_exec.adapters.inspect_ai_policy import sample_document
-from fable_exec.errors import ConfinementUnavailable, ExecutableDenied, PathDenied
+from fable_exec.errors import ExecutableDenied, PathDenied
+from tests.adapters.inspect_samples import CONFINED, began, within
 from tests.cli.typed import PROJECT, is_running
-from tests.waiting import until
 
-CONFINED = pytest.mark.requires_ability("confinement")
 NAMESPACES = pytest.mark.requires_ability("confinement", "userns")
-
-
-def within(body: Callable[[InspectOperations], Awaitable[Any]], document: str | None = None) -> Any:
-    async def act() -> Any:
-        sample = await InspectOperations.open(document)
-        try:
-            return await body(sample)
-        finally:
-            await sample.close()
-
-    return asyncio.run(act())
 
 
 @pytest.fixture
@@ -231,76 +214,6 @@ def test_output_beyond_what_is_asked_for_ends_the_command() -> None:
 
 
 @CONFINED
-def test_what_a_kept_command_leaves_goes_on_until_the_sample_is_closed() -> None:
-    marker = f"7{time.time_ns() % 10**9}"
-    starting = ["sh", "-c", f"echo start >> starts; cat starts; echo err >&2; setsid sleep {marker} &"]
-
-    async def body(sample: InspectOperations) -> None:
-        kept = await sample.keep(starting)
-        assert (kept.status, kept.stdout, kept.stderr) == (0, b"start\n", b"err\n")
-        await sample.execute(["sh", "-c", "true"])
-        assert await asyncio.to_thread(until, lambda: is_running(marker))
-        assert await sample.keep(starting) == kept  # it is there
-        await sample._broker.cancel_command(kept.handle)
-        while (await sample._broker.read_command(kept.handle, 1)).running:
-            pass
-        assert not is_running(marker)
-        assert (await sample.keep(starting)).stdout == b"start\nstart\n"  # it was not
-        assert await asyncio.to_thread(until, lambda: is_running(marker))
-        await sample.close()
-        assert not is_running(marker)
-
-    within(body)
-
-
-@CONFINED
-def test_a_start_that_fails_leaves_nothing_and_is_tried_again() -> None:
-    marker = f"7{time.time_ns() % 10**9}"
-    starting = ["sh", "-c", f"[ -e able ] || {{ sleep {marker} & exit 3; }}"]
-
-    async def body(sample: InspectOperations) -> None:
-        assert (await sample.keep(starting)).status == 3
-        assert await asyncio.to_thread(until, lambda: not is_running(marker))
-        await sample.write("able", "")
-        assert (await sample.keep(starting)).status == 0
-
-    within(body)
-
-
-@CONFINED
-def test_a_start_goes_on_for_the_sample_when_nobody_waits_for_it_any_more() -> None:
-    marker = f"7{time.time_ns() % 10**9}"
-    starting = ["sh", "-c", f"sleep {marker} & while [ ! -e go ]; do sleep 0.01; done; echo went"]
-
-    async def body(sample: InspectOperations) -> None:
-        waiting = asyncio.ensure_future(sample.keep(starting))
-        assert await asyncio.to_thread(until, lambda: is_running(marker))
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        await sample.write("go", "")
-        assert (await sample.keep(starting)).stdout == b"went\n"
-        never = asyncio.ensure_future(sample.keep(["sh", "-c", f"sleep {marker}"]))
-        await asyncio.sleep(0)
-        never.cancel()
-        await sample.close()
-        assert await asyncio.to_thread(until, lambda: not is_running(marker))
-
-    within(body)
-
-
-@CONFINED
-def test_one_program_is_kept_once_however_many_ask_at_a_time(tmp_path: Path) -> None:
-    async def body(sample: InspectOperations) -> None:
-        starting = ["sh", "-c", "echo started >> starts"]
-        await asyncio.gather(*(sample.keep(starting) for _ in range(5)))
-        assert await sample.read("starts") == b"started\n"
-        assert (await sample.keep(["no-such-program-here"])).status == 127
-
-    within(body)
-
-
-@CONFINED
 def test_commands_and_files_share_the_directory_of_the_sample() -> None:
     async def body(sample: InspectOperations) -> str:
         root = sample.workspace.root
@@ -329,126 +242,6 @@ def test_commands_and_files_share_the_directory_of_the_sample() -> None:
 
 
 @CONFINED
-def test_a_sample_is_removed_with_what_its_commands_took_their_rights_to_away(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir(mode=0o500)
-
-    async def body(sample: InspectOperations) -> str:
-        await sample.execute(["sh", "-c", f"mkdir -p a/b; touch a/b/c; ln -s {kept} a/link; ln -s {kept} link; chmod 0 a/b a"])
-        return sample.workspace.root
-
-    assert not Path(within(body)).exists()
-    assert kept.stat().st_mode & 0o777 == 0o500
-
-
-def test_a_directory_that_is_in_use_is_told_from_one_that_was_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    used = SampleDirectory.make()
-    left = tmp_path / f"{PREFIX}left"
-    (left / "below").mkdir(parents=True)
-    (tmp_path / f"{PREFIX}link").symlink_to(tmp_path)
-    (tmp_path / f"{PREFIX}file").touch()
-    (tmp_path / "another").mkdir()
-    assert [found.path for found in SampleDirectory.left("no-such")] == []
-    (found,) = SampleDirectory.left(left.name)
-    assert (found.path, found.name) == (str(left), left.name)
-    assert list(SampleDirectory.left()) == []  # whoever looks has it
-    found.remove()
-    assert not left.exists()
-    used.remove()
-    assert sorted(os.listdir(tmp_path)) == ["another", f"{PREFIX}file", f"{PREFIX}link"]
-
-
-def test_descriptors_of_samples_are_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    before = len(os.listdir("/proc/self/fd"))
-    for _ in range(5):
-        made = SampleDirectory.make()
-        assert list(SampleDirectory.left()) == []
-        made.remove()
-    assert len(os.listdir("/proc/self/fd")) == before
-
-
-@CONFINED
-def test_a_document_bounds_what_a_sample_may(tmp_path: Path) -> None:
-    (tmp_path / "policy.toml").write_text('allowed_executables = ["sh"]\nmax_output_bytes = 1000\n')
-
-    async def body(sample: InspectOperations) -> None:
-        with pytest.raises(TooMuchOutput) as much:
-            await sample.execute(["sh", "-c", "yes | head -c 100000"])
-        assert (much.value.limit, len(much.value.stdout)) == (1000, 1000)
-        await sample.write("large", b"x" * 2000)
-        with pytest.raises(OSError, match="2000 bytes"):
-            await sample.read("large")
-
-    within(body, str(tmp_path / "policy.toml"))
-
-
-def test_a_document_adds_to_what_holds_without_one() -> None:
-    def policy(given: dict[str, Any]) -> BrokerPolicy:
-        return BrokerPolicy.from_mapping({**sample_document(given), "workspace": str(PROJECT)})
-
-    plain = policy({})
-    assert (plain.limits.timeout_seconds, plain.limits.max_timeout_seconds, plain.max_output_bytes) == (3600, 3600, 100 * 1024**2)
-    for name in ("CUSTOM", "_x", "PATH", "HOME", "PYTHONPATH", "lower"):
-        assert plain.environment.admits_request(name)
-    said = policy({"environment": {"set": {"A": "b"}}, "limits": {"max_timeout_seconds": 60}, "allowed_executables": ["git"]})
-    assert said.environment.admits_request("CUSTOM")
-    assert (dict(said.environment.set), said.allowed_executables) == ({"A": "b"}, ("git",))
-    assert (said.limits.timeout_seconds, said.paths.file_trust) == (60, plain.paths.file_trust)
-    assert policy({"limits": {"timeout_seconds": 5}}).limits.timeout_seconds == 5
-    assert not policy({"environment": {"request_names": []}}).environment.admits_request("CUSTOM")
-    assert policy({"environment": None}).environment.admits_request("CUSTOM")
-    for faulty in ({"limits": 3}, {"environment": []}, {"paths": "x"}):
-        with pytest.raises(PolicyError):
-            policy(faulty)
-
-
-@CONFINED
-def test_more_time_than_the_policy_allows_is_what_it_allows(tmp_path: Path) -> None:
-    (tmp_path / "policy.toml").write_text("limits.max_timeout_seconds = 1\n")
-
-    async def body(sample: InspectOperations) -> None:
-        assert (await sample.execute(["sh", "-c", "sleep 600"], timeout=300)).timed_out
-        assert (await sample.execute(["sh", "-c", "sleep 600"])).timed_out
-
-    within(body, str(tmp_path / "policy.toml"))
-
-
-@CONFINED
-def test_what_no_sample_could_do_without_is_told_by_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    asyncio.run(InspectOperations.check())
-    (tmp_path / "policy.toml").write_text('launch = "plain"\nconfinement.protections.later_files = "strict"\n')
-    with pytest.raises(ConfinementUnavailable, match="later_files"):
-        asyncio.run(InspectOperations.check(str(tmp_path / "policy.toml")))
-    assert os.listdir(tmp_path) == ["policy.toml"]
-
-
-@pytest.mark.parametrize("line", ['workspace = "/srv"', f'write_token_digest = "{"0" * 64}"', "colour = 1"])
-def test_a_document_that_says_what_is_the_samples_own_is_refused(line: str, tmp_path: Path) -> None:
-    (tmp_path / "policy.toml").write_text(line)
-    with pytest.raises(PolicyError):
-        within(lambda _: asyncio.sleep(0), str(tmp_path / "policy.toml"))
-
-
-@CONFINED
-def test_samples_run_at_the_same_time_and_apart() -> None:
-    async def one(number: int) -> str:
-        sample = await InspectOperations.open()
-        try:
-            await sample.write("number", str(number))
-            return (await sample.execute(["sh", "-c", "sleep 0.2; ls; cat number"])).stdout.decode()
-        finally:
-            await sample.close()
-
-    async def all_of_them() -> list[str]:
-        return await asyncio.gather(*(one(number) for number in range(3)))
-
-    assert asyncio.run(all_of_them()) == [f"number\n{number}" for number in range(3)]
-
-
-@CONFINED
 def test_a_cancelled_command_is_dead_before_the_cancellation_goes_on() -> None:
     marker = f"7{time.time_ns() % 10**9}"
 
@@ -460,25 +253,6 @@ def test_a_cancelled_command_is_dead_before_the_cancellation_goes_on() -> None:
         assert not is_running(marker)
 
     within(body)
-
-
-@CONFINED
-def test_what_still_runs_when_its_sample_is_closed_is_ended_and_says_so() -> None:
-    marker = f"7{time.time_ns() % 10**9}"
-
-    async def body(sample: InspectOperations) -> None:
-        running = await began(sample, marker)
-        await sample.close()
-        assert not is_running(marker)
-        assert ((await running).reason, (await running).status) == ("broker_lost", 125)
-
-    within(body)
-
-
-async def began(sample: InspectOperations, marker: str) -> asyncio.Future[Any]:
-    running = asyncio.ensure_future(sample.execute(["sh", "-c", f"sleep {marker} & sleep {marker}"]))
-    assert await asyncio.to_thread(until, lambda: is_running(marker))
-    return running
 
 
 def test_the_entry_point_names_the_adapter() -> None:
