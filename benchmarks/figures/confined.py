@@ -17,6 +17,7 @@ from benchmarks import raw
 from benchmarks.figure import MILLISECONDS, Figure, commands_per_second, faster, times
 from benchmarks.figures.big_host import BIG
 from benchmarks.figures.in_flight import FULL_COUNT, IN_FLIGHT, in_threads
+from benchmarks.figures.in_flight import LIMIT as LIMIT_IN_FLIGHT
 from benchmarks.measuring import Contestant, interleaved, timed
 from benchmarks.peers import DIRECTORY
 from benchmarks.setting import Setting
@@ -67,11 +68,14 @@ def _beside_c(setting: Setting, modes: dict[str, Callable[[], object]]) -> list[
 
 def _beside_peers(setting: Setting, act: Callable[[], object], peers: list[Contestant]) -> list[Figure]:
     figures = []
+    spawn = setting.enter(raw.compiled_spawners(1))
+    limit = [Contestant(LIMIT, lambda: spawn(1))] if spawn else []
     for peer in peers:
         slow = PEERS[peer.name] > 4
         alone = f"one call after each of {peer.name}"
         ours = [timed("slots", act, IN_A_ROW), timed(alone, act)] if slow else [timed("slots", act)]
-        found = interleaved([*ours, peer], setting.rounds(30 if slow else 100))
+        found = interleaved([*ours, peer, *limit], setting.rounds(30 if slow else 100))
+        beside = [name for name in (alone, LIMIT) if name in found]
         figures.append(
             Figure(
                 key=f"confined.{peer.name}",
@@ -81,7 +85,7 @@ def _beside_peers(setting: Setting, act: Callable[[], object], peers: list[Conte
                 reference=found[peer.name],
                 reference_name=peer.name,
                 target=faster(PEERS[peer.name]),
-                others={alone: found[alone]} if slow else {},
+                others={name: found[name] for name in beside},
                 note=NOTE,
             )
         )
@@ -99,6 +103,9 @@ def _in_flight(setting: Setting) -> list[Figure]:
         timed("slots", threads(lambda: broker.execute_command(["true"]))),
         timed("bubblewrap", threads(bubblewrap)),
     ]
+    spawn = setting.enter(raw.compiled_spawners(IN_FLIGHT))
+    if spawn is not None:
+        contestants.append(Contestant(LIMIT_IN_FLIGHT, lambda: spawn(count // IN_FLIGHT)))
     found = interleaved(contestants, setting.rounds(10), warm_up=1)
     return [
         Figure(
@@ -109,6 +116,7 @@ def _in_flight(setting: Setting) -> list[Figure]:
             reference=found["bubblewrap"],
             reference_name="bubblewrap, 8 threads",
             target=faster(6),
+            others={name: found[name] for name in (LIMIT_IN_FLIGHT,) if name in found},
         )
     ]
 
