@@ -7,17 +7,15 @@ is that directory. Names that begin with a dot fit where the pattern has the dot
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 
 import attrs
 
-from fable_exec.adapters.globbing import MAX_CHARACTERS, PathPattern
-from fable_exec.errors import InvalidRequest
+from fable_exec.adapters.globbing import PathPattern
 from fable_exec.protocol import rules
+from fable_exec.protocol.alternatives import alternatives
 
 __all__ = ["FilePattern"]
 
-_MAX_ALTERNATIVES = 100
 _SET = re.compile(r"\[\^(.[^]]*\])")
 """A set that is negated as in regular expressions. fnmatch, which knows "!", would take "^" for one of the set."""
 
@@ -32,10 +30,8 @@ class FilePattern:
     @classmethod
     def parse(cls, text: str) -> FilePattern:
         """Raises InvalidRequest for what PathPattern refuses, and for braces that stand for too many patterns."""
-        if len(rules.phrase(text, "pattern")) > MAX_CHARACTERS:
-            raise InvalidRequest(f"pattern must be at most {MAX_CHARACTERS} characters long")
-        alternatives = (_alternative(each) for each in _expanded(text))
-        return cls(tuple(each for each in alternatives if each is not None), "/" not in text)
+        found = (_alternative(each) for each in alternatives(rules.phrase(text, "pattern")))
+        return cls(tuple(each for each in found if each is not None), "/" not in text)
 
     @property
     def only_name(self) -> str | None:
@@ -60,37 +56,3 @@ def _alternative(text: str) -> PathPattern | None:
     parsed = PathPattern.parse(_SET.sub(r"[!\1", text), dotted=False)
     below = ("*",) if len(parsed.parts) > 1 and parsed.parts[-1] == "**" else ()  # a file is below the directory before the "**"
     return attrs.evolve(parsed, parts=parsed.parts + below)
-
-
-def _expanded(text: str) -> list[str]:
-    """Every text that `text` stands for, by its braces."""
-    whole: list[str] = []
-    waiting = [text]
-    while waiting:
-        if len(whole) + len(waiting) > _MAX_ALTERNATIVES:
-            raise InvalidRequest(
-                f"pattern {rules.shown(text)} stands for more than {_MAX_ALTERNATIVES} patterns; ask for fewer at once"
-            )
-        each = waiting.pop()
-        group = _first_group(each)
-        if group is None:
-            whole.append(each)
-        else:
-            waiting += [each[: group[0]] + each[start + 1 : end] + each[group[-1] + 1 :] for start, end in pairwise(group)]
-    return whole
-
-
-def _first_group(text: str) -> tuple[int, ...] | None:
-    """Where the first braces that hold a comma of their own open, have their commas, and close. Others are plain characters."""
-    open_groups: list[list[int]] = []
-    closed: list[tuple[int, ...]] = []
-    for at, character in enumerate(text):
-        if character == "{":
-            open_groups.append([at])
-        elif character == "," and open_groups:
-            open_groups[-1].append(at)
-        elif character == "}" and open_groups:
-            group = open_groups.pop()
-            if len(group) > 1:
-                closed.append((*group, at))
-    return min(closed, default=None)

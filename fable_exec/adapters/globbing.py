@@ -1,7 +1,7 @@
 """Patterns for paths below a directory: which names fit, and which directories are worth a look. Pure.
 
 A pattern is names joined by "/", each a shell pattern for one name (`*` fits dot files too, as in pathlib), and `**` for any
-number of directories.
+number of directories; braces hold alternatives.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ import attrs
 
 from fable_exec.errors import InvalidRequest
 from fable_exec.protocol import rules
+from fable_exec.protocol.alternatives import MAX_CHARACTERS, alternatives
 
-__all__ = ["MAX_CHARACTERS", "PathPattern"]
-
-MAX_CHARACTERS = 1024
+__all__ = ["PathPattern", "PathPatterns"]
 
 
 @attrs.frozen
 class PathPattern:
-    """One pattern, taken apart. `dotted`: whether wildcards fit names that begin with a dot."""
+    """One pattern without alternatives, taken apart. `dotted`: whether wildcards fit names that begin with a dot."""
 
     parts: tuple[str, ...]
     dotted: bool = True
@@ -61,3 +60,23 @@ class PathPattern:
     def _with_skipped(self, reached: set[int]) -> set[int]:
         """`**` may stand for no directory at all; at the end it fits whatever is below."""
         return reached | {at + 1 for at in reached if at < len(self.parts) and self.parts[at] == "**"}
+
+
+@attrs.frozen
+class PathPatterns:
+    """What a path must fit one of."""
+
+    alternatives: tuple[PathPattern, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> PathPatterns:
+        """Raises InvalidRequest for what PathPattern refuses, and for braces that stand for too many patterns."""
+        return cls(tuple(map(PathPattern.parse, alternatives(rules.phrase(text, "pattern")))))
+
+    def fits(self, names: tuple[str, ...]) -> bool:
+        """Whether the path of these names is one that is looked for."""
+        return any(each.fits(names) for each in self.alternatives)
+
+    def leads_on(self, names: tuple[str, ...]) -> bool:
+        """Whether something below the directory of these names could fit."""
+        return any(each.leads_on(names) for each in self.alternatives)

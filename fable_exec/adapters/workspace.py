@@ -17,7 +17,7 @@ import attrs
 
 from fable_exec import writelock
 from fable_exec.adapters.following import OnWorkspaceEvent, WorkspaceListener, end_and_wait, to_its_end
-from fable_exec.adapters.globbing import PathPattern
+from fable_exec.adapters.globbing import PathPatterns
 from fable_exec.adapters.launching import launch_spec
 from fable_exec.adapters.shelltext import shell_command
 from fable_exec.adapters.statuses import Completed, completed, refused
@@ -272,11 +272,11 @@ class AgentWorkspace:
         return found.path
 
     async def glob(self, pattern: str, path: str = ".", *, max_matches: int | None = None) -> GlobResult:
-        """The paths below the directory `path` that fit, such as ``src/**/*.py``; links are matched and never entered.
+        """The paths below the directory `path` that fit, such as ``src/**/*.{py,pyi}``; links are matched and never entered.
 
         Directories that the path rules protect are left out. Bounded in matches, in directories looked at and in time.
         """
-        wanted = PathPattern.parse(pattern)
+        wanted = PathPatterns.parse(pattern)
         limit = min(MAX_MATCHES, MAX_MATCHES if max_matches is None else rules.count(max_matches, "max_matches"))
         found = await find_paths(self._broker.list_directory, wanted, self._view.inner(path), limit)
         return GlobResult(matches=tuple(map(self._view.outer, found.matches)), truncated=found.truncated)

@@ -16,6 +16,7 @@ from fable_exec.broker.paths import DoorPaths
 from fable_exec.errors import FableExecError, PathDenied
 from fable_exec.pathguard import FileKind, Trust, Workspace, WorkspacePath
 from fable_exec.protocol import SearchFiles, SearchMatch, SearchResult
+from fable_exec.protocol.alternatives import alternatives
 
 __all__ = ["MAX_FILE_BYTES", "MAX_MATCHES", "MAX_SECONDS", "MAX_TOTAL_BYTES", "search"]
 
@@ -60,7 +61,7 @@ class _Files:
         self._workspace = workspace
         self._paths = paths
         self._start = start
-        self._name_pattern = name_pattern
+        self._name_patterns = None if name_pattern is None else alternatives(name_pattern)
         self.truncated = False
         self.skipped = 0
 
@@ -78,7 +79,7 @@ class _Files:
         self.truncated = walk.truncated
 
     def _fits(self, name: str) -> bool:
-        return self._name_pattern is None or fnmatch.fnmatchcase(name, self._name_pattern)
+        return self._name_patterns is None or any(fnmatch.fnmatchcase(name, each) for each in self._name_patterns)
 
     def _is_open(self, path: WorkspacePath) -> bool:
         try:

@@ -191,7 +191,7 @@ class RemovePath(Request):
 class SearchFiles(Request):
     """Lines that hold `query`, which is plain text (a pattern of the model's could run for ever), in the files below `path`.
 
-    `name_pattern` is a shell pattern for file names, such as ``*.py``.
+    `name_pattern` is a shell pattern for file names, such as ``*.py`` or ``*.{c,h}``.
     """
 
     action: ClassVar[str] = "search_files"

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from fable_exec.errors import InvalidRequest
 from fable_exec.outcome import display_text
+from fable_exec.protocol.alternatives import alternatives
 
 __all__ = [
     "MAX_ID_CHARACTERS",
@@ -114,10 +115,11 @@ def line(value: Any, name: str) -> str:
 
 
 def name_pattern(value: Any, name: str) -> str:
-    """A pattern for one name, which never holds a slash."""
+    """A pattern for one name, which never holds a slash; braces hold alternatives."""
     if "/" in phrase(value, name):
         raise InvalidRequest(f"{name} holds a slash, and is about a file's name alone: it could never match; use path")
     _without_nul(value, name)
+    alternatives(value, name)
     return str(value)
 
 

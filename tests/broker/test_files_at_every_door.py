@@ -198,6 +198,12 @@ def test_a_search_finds_lines_and_counts_what_it_left_out(door: Any, workspace: 
     ]
     assert (found.files_searched, found.files_skipped, found.truncated) == (2, 1, False)
     assert len(door.search_files("needle", name_pattern="*.py", ignore_case=True).matches) == 2
+    for braces in ("*.{py,pyi}", "{*.{cc,py},none}", "{a,b.t}.p{y,z}"):
+        matches = door.search_files("needle", name_pattern=braces, ignore_case=True).matches
+        assert {each.path.rpartition(".")[2] for each in matches} == {"py"}
+    for too_much in ("*.{" + ",".join(map(str, range(101))) + "}", "{a,b}" * 7, "x" * 1025):
+        with pytest.raises(InvalidRequest, match="name_pattern"):
+            door.search_files("needle", name_pattern=too_much)
     assert door.search_files("needle", max_matches=1).truncated
     for query, pattern in (("a\nneedle", None), ("\n", None), ("a\0b", None), ("needle", "src/*.py"), ("needle", "a\0")):
         with pytest.raises(InvalidRequest, match=r"never match|NUL"):

@@ -166,7 +166,7 @@ class Search:
     __pydantic_config__ = _STRICT
     query: Annotated[str, Field(min_length=1, description="Plain text within one line; no pattern.")]
     path: _Path = "."
-    name_pattern: Annotated[str | None, Field(description="Only in files with such names, for example *.py.")] = None
+    name_pattern: Annotated[str | None, Field(description="Only in files with such names, for example *.py or *.{c,h}.")] = None
     ignore_case: bool = False
     max_matches: _Most = None
 
@@ -176,6 +176,6 @@ class Find:
     """Arguments of find_files."""
 
     __pydantic_config__ = _STRICT
-    pattern: Annotated[str, Field(min_length=1, description="For example src/**/*.py; ** is any number of directories.")]
+    pattern: Annotated[str, Field(min_length=1, description="For example src/**/*.{py,pyi}; ** is any number of directories.")]
     path: _Path = "."
     max_matches: _Most = None
