@@ -1,19 +1,16 @@
-"""Executions of which a process is killed at a chosen moment (blows), and what must hold of them afterwards."""
+"""An execution of which processes are killed at a chosen moment (a blow), and what must hold of it afterwards."""
 
 from __future__ import annotations
 
-import collections
 import hashlib
-import json
 import os
 import random
 import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import attrs
 
@@ -23,16 +20,15 @@ from fable_exec.executions.holding import is_held
 from fable_exec.statefile import Source
 from fable_exec.statefile.records import Condition
 from fable_exec.supervisor import Execution, ExecutionSpec, Supervisor
-from tests.supervision_runs.blows import TARGETS, Family, Moment, Watch
-from tests.supervision_runs.jobs import Evidence, await_handed_over, runs, spec_of
+from tests.supervision_runs.blows import Family, Moment, Watch
+from tests.supervision_runs.jobs import Evidence, spec_of
 from tests.waiting import until
 
 STORIES = ("ends", "leaves a daemon", "is stopped")
+LONGEST_SECONDS = 30.0
 _TICK_SECONDS = 0.01
 _LIFE_SECONDS = 0.15
 _STOP_GRACE_SECONDS = 5.0
-_LONGEST_SECONDS = 30.0
-_IN_ONE_ROOT = 25
 _LAST_WORD_SECONDS = 10.0
 """Nothing of a job may write any more when its keeper has been dead for so long, however busy the machine."""
 
@@ -98,7 +94,7 @@ class Crash:
             self._workspace,
             self._blow.rung,
             execution_id=name,
-            seconds=_LONGEST_SECONDS if is_this and self._blow.story == "is stopped" else seconds,
+            seconds=LONGEST_SECONDS if is_this and self._blow.story == "is stopped" else seconds,
             status=status,
             family=is_this and self._blow.story == "leaves a daemon",
             stop_grace_seconds=_STOP_GRACE_SECONDS,
@@ -160,7 +156,7 @@ class Crash:
     def _await_moment(self, watch: Watch, family: Family) -> bool:
         """Until the blow's moment; False when the execution ended without it."""
         strike_at = None
-        give_up_at = time.monotonic() + _LONGEST_SECONDS
+        give_up_at = time.monotonic() + LONGEST_SECONDS
         while (now := time.monotonic()) < (give_up_at if strike_at is None else strike_at):
             came = watch.moments(_TICK_SECONDS if strike_at is None else min(_TICK_SECONDS, strike_at - now))
             for moment in came:
@@ -206,7 +202,7 @@ class Crash:
 
     def _started(self, spec: ExecutionSpec) -> Execution:
         """As soon as the workspace is free."""
-        give_up_at = time.monotonic() + _LONGEST_SECONDS
+        give_up_at = time.monotonic() + LONGEST_SECONDS
         while True:
             try:
                 return self._rival.start(spec)
@@ -228,7 +224,7 @@ class Crash:
         """In the same workspace, until it may start there: then nothing of the first may live."""
         another = self._new_spec(str(uuid.uuid4()), 0.01, 3)
         self._started(another)
-        ended = self._rival.wait(str(another.execution_id), _LONGEST_SECONDS)
+        ended = self._rival.wait(str(another.execution_id), LONGEST_SECONDS)
         if (ended.is_over, ended.exit_code) != (True, 3):
             self._faults.append(f"the other ended as {ended.to_members()}"[:500])
 
@@ -252,15 +248,15 @@ class Crash:
         """Until nobody keeps it and nothing of it lives; how long that was after the keeper's death."""
         last_word = None
         if "keeper" in gone:
-            until(lambda: not Evidence.is_alive(self._workspace, self._name), _LONGEST_SECONDS)
+            until(lambda: not Evidence.is_alive(self._workspace, self._name), LONGEST_SECONDS)
             last_word = max(0.0, time.monotonic() - gone["keeper"])
             if last_word > _LAST_WORD_SECONDS and not self._is_unbound(gone):
                 self._faults.append(f"it lived on for {last_word:.3f} s without a keeper")
-        until(lambda: not is_held(self._directory.run_lock), _LONGEST_SECONDS)
+        until(lambda: not is_held(self._directory.run_lock), LONGEST_SECONDS)
         return last_word
 
     def _judge(self, gone: Mapping[str, float]) -> str:
-        until(lambda: not is_held(self._directory.run_lock), _LONGEST_SECONDS)
+        until(lambda: not is_held(self._directory.run_lock), LONGEST_SECONDS)
         evidence = Evidence.of(self._workspace)
         self._faults += evidence.faults()
         with Supervisor(self._root) as fresh:
@@ -315,143 +311,3 @@ class Crash:
             "leaves a daemon": ("descendants_terminated", self._status),
             "is stopped": ("stopped", -signal.SIGTERM),
         }[self._blow.story]
-
-
-def orphan(directory: str, rung: str) -> dict[str, Any]:
-    """A job whose keeper is killed while its init is stopped and cannot end it; then another is asked for in its workspace."""
-    workspace = Path(directory) / "workspace"
-    workspace.mkdir(mode=0o700)
-
-    def job(seconds: float) -> ExecutionSpec:
-        return spec_of(workspace, rung, execution_id=str(uuid.uuid4()), seconds=seconds)
-
-    with Supervisor(Path(directory) / "root") as supervisor:
-        first, second = supervisor.start(job(_LONGEST_SECONDS)), job(0.01)
-        until(lambda: Evidence.of(workspace).runners(first.execution_id))
-        leader, keeper = first.document["runner_pid"], first.document["supervisor_pid"]
-        init = int(Path(f"/proc/{leader}/stat").read_text().rpartition(")")[2].split()[1])
-        await_handed_over(keeper)
-        os.kill(init, signal.SIGSTOP)
-        os.kill(keeper, signal.SIGKILL)
-        found = supervisor.wait(first.execution_id, _LONGEST_SECONDS)
-        try:
-            supervisor.start(second)
-            told = "started"
-        except Conflict as error:
-            told = f"conflict: {error.reason}"
-        recovered = [each.done.value for each in supervisor.recover()]
-        is_alive = Evidence.is_alive(workspace, first.execution_id)
-        ended = supervisor.wait(supervisor.start(second).execution_id, _LONGEST_SECONDS)
-    return {
-        "found": found.health.value,
-        "second": told,
-        "recover": recovered,
-        "lives": is_alive,
-        "then": ended.exit_code,
-        "faults": Evidence.of(workspace).faults(),
-    }
-
-
-def unbound(directory: str, rung: str) -> dict[str, Any]:
-    """A job with a daemon whose keeper and init are killed together: who of it lives on, and what `recover` does."""
-    workspace = Path(directory) / "workspace"
-    workspace.mkdir(mode=0o700)
-    with Supervisor(Path(directory) / "root") as supervisor:
-        name = str(uuid.uuid4())
-        job = supervisor.start(spec_of(workspace, rung, execution_id=name, seconds=_LONGEST_SECONDS, family=True))
-        until(lambda: Evidence.of(workspace).says(name, "daemon"))
-        leader, keeper = job.document["runner_pid"], job.document["supervisor_pid"]
-        init = int(Path(f"/proc/{leader}/stat").read_text().rpartition(")")[2].split()[1])
-        await_handed_over(keeper)
-        for number in (signal.SIGSTOP, signal.SIGKILL):  # neither may have its say when the other is dead
-            for pid in (init, keeper):
-                os.kill(pid, number)
-        until(lambda: not any(map(runs, (leader, keeper, init))))
-        if rung == "pidns":
-            until(lambda: not Evidence.is_alive(workspace, name))
-        lived = Evidence.is_alive(workspace, name)
-        recovered = [each.done.value for each in supervisor.recover()]
-        return {"lived": lived, "recover": recovered, "lives": Evidence.is_alive(workspace, name)}
-
-
-def crashes(directory: str, rung: str, seed: int, per_moment: int, random_moments: int, workers: int) -> dict[str, Any]:
-    """Blows at every moment that the stories of `rung` show, and at random ones.
-
-    Args:
-        per_moment: how many sets of targets each moment gets, by chance; all of them with len(TARGETS).
-        workers: how many executions at a time.
-    """
-    began = time.monotonic()
-    chance = random.Random(seed)
-    stories = {story: _undisturbed(Path(directory), rung, story) for story in STORIES}
-    blows = []
-    for story, (moments, _) in stories.items():
-        for moment in moments:
-            for targets in chance.sample(TARGETS, per_moment):
-                blows.append(Blow(rung=rung, story=story, targets=targets, moment=moment, seed=chance.getrandbits(32)))
-    at_moments = len(blows)
-    for _ in range(random_moments):
-        story = chance.choice(STORIES)
-        seconds = chance.uniform(0.0, stories[story][1])
-        targets = chance.choice(TARGETS)
-        blows.append(Blow(rung=rung, story=story, targets=targets, seconds=seconds, seed=chance.getrandbits(32)))
-    chance.shuffle(blows)
-    told = _struck(Path(directory), blows, workers)
-    return {"seed": seed, "at_moments": at_moments, **_summary(told), "seconds": round(time.monotonic() - began, 1)}
-
-
-def _undisturbed(directory: Path, rung: str, story: str) -> tuple[list[Moment], float]:
-    """The moments that the story shows, and how long it takes from the first of them."""
-    with Supervisor(directory / "undisturbed") as rival:
-        struck = Crash(directory, Blow(rung=rung, story=story, targets=(), moment=None, seconds=_LONGEST_SECONDS), rival).run()
-    assert struck.faults == [], struck.faults
-    return struck.moments, struck.seconds
-
-
-def _struck(directory: Path, blows: Sequence[Blow], workers: int) -> list[dict[str, Any]]:
-    """All blows, by so many workers at once."""
-    files = []
-    for worker in range(workers):
-        place = directory / f"worker{worker}"
-        place.mkdir()
-        files.append(place / "told")
-        if os.fork() == 0:
-            status = 1
-            try:
-                files[-1].write_text(json.dumps(_struck_by_one(place, blows[worker::workers])))
-                status = 0
-            finally:
-                os._exit(status)
-    for _ in files:
-        assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
-    return [each for file in files for each in json.loads(file.read_text())]
-
-
-def _struck_by_one(place: Path, blows: Sequence[Blow]) -> list[dict[str, Any]]:
-    found = []
-    for first in range(0, len(blows), _IN_ONE_ROOT):
-        # `recover` looks at everything below its root: a few executions in each keep that short.
-        with Supervisor(place / f"root{first}") as rival:
-            for blow in blows[first : first + _IN_ONE_ROOT]:
-                try:
-                    struck = Crash(place, blow, rival).run()
-                except Exception as error:
-                    struck = Struck(faults=[repr(error)[:500]])
-                found.append({"blow": str(blow), **attrs.asdict(struck)})
-    return found
-
-
-def _summary(told: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Counts, and every fault beside its blow."""
-    words = sorted(each["last_word"] for each in told if each["last_word"] is not None)
-    by_targets: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-    for each in told:
-        by_targets["+".join(each["hit"]) or "nobody"][each["end"]] += 1
-    return {
-        "blows": len(told),
-        "met": sum(each["met"] for each in told),
-        "hit": sum(bool(each["hit"]) for each in told),
-        "ends by hit": {hit: dict(ends) for hit, ends in sorted(by_targets.items())},
-        "last word, p50 and longest": [round(words[len(words) // 2], 4), round(words[-1], 4)] if words else [],
-        "faults": [[each["blow"], each["hit"], each["faults"]] for each in told if each["faults"]],
-    }

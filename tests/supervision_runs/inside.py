@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.supervision_runs.blow_series import crashes
 from tests.supervision_runs.clocks import jumping, other_times
-from tests.supervision_runs.crashing import crashes, orphan, unbound
 from tests.supervision_runs.embedding import in_tasks, in_threads
+from tests.supervision_runs.orphans import orphan, unbound
 from tests.supervision_runs.places import life, recover, reside, resided, visit, visited
 from tests.supervision_runs.reusing import reuse
 from tests.supervision_runs.storms import Storm
