@@ -31,6 +31,7 @@ def child_environment(
         **passed,
         **own,
         **temporary,
+        "TMPPREFIX": f"{runtime}/tmp/zsh",
         "CLAUDE_CODE_TMPDIR": f"{runtime}/claude",
         "PYTHONUNBUFFERED": "1",
         **(named or {}),

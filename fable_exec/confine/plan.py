@@ -26,7 +26,8 @@ WatchedLimit = tuple[str, int]
 """Name, and the most that the whole tree of a command may have."""
 
 _PRIVATE = "{private}"
-PRIVATE_ENVIRONMENT = (("HOME", "{private}/home"), ("TMPDIR", "{private}/tmp"))
+PRIVATE_ENVIRONMENT = (("HOME", "{private}/home"), ("TMPDIR", "{private}/tmp"), ("TMPPREFIX", "{private}/tmp/zsh"))
+"""zsh puts what here-documents hold below TMPPREFIX, /tmp/zsh where nothing is set, and never asks for TMPDIR (zshparam(1))."""
 _SLOTS_AHEAD = 2
 _INSTRUCTION_BYTES = 8  # struct sock_filter
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from fable_exec import _sys
+from fable_exec._sys.attributes import HAS_ATTRIBUTES, attributes_of
 
 __all__ = ["CheckedDirectory", "Directory", "HeldDirectory", "give_mode", "give_owner", "is_link"]
 
@@ -33,6 +34,7 @@ class Directory(Protocol):
     def status(self) -> os.stat_result: ...
     def is_removed(self) -> bool: ...
     def look(self, name: str) -> os.stat_result: ...
+    def attributes(self, name: str, looked_at: os.stat_result) -> dict[str, bytes]: ...
     def open(self, name: str, flags: int, mode: int = 0o600) -> int: ...
     def make(self, name: str, mode: int) -> None: ...
     def unlink(self, name: str) -> None: ...
@@ -68,6 +70,16 @@ class HeldDirectory:
     def look(self, name: str) -> os.stat_result:
         """lstat: of a link itself, never of its target."""
         return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+
+    def attributes(self, name: str, looked_at: os.stat_result) -> dict[str, bytes]:
+        """What replaces the regular file that was looked at is to have of it; nothing where it is another one by now."""
+        if not HAS_ATTRIBUTES:
+            return {}
+        handle = _sys.open_handle(name, self.fd)
+        try:
+            return attributes_of(handle) if os.path.samestat(os.fstat(handle), looked_at) else {}
+        finally:
+            os.close(handle)
 
     def open(self, name: str, flags: int, mode: int = 0o600) -> int:
         """Open without following, blocking or taking a terminal. A new file (O_EXCL) has exactly `mode`, whatever the umask."""
@@ -234,6 +246,9 @@ class CheckedDirectory:
 
     def look(self, name: str) -> os.stat_result:
         return os.lstat(self._at(name))
+
+    def attributes(self, name: str, looked_at: os.stat_result) -> dict[str, bytes]:
+        return {}
 
     def open(self, name: str, flags: int, mode: int = 0o600) -> int:
         path = self._at(name)

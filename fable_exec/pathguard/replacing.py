@@ -12,11 +12,14 @@ import hashlib
 import os
 import re
 import stat as stat_bits
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+
+import attrs
 
 from fable_exec import _sys
 from fable_exec._sys import locks
+from fable_exec._sys.attributes import ACCESS_LIST, give_attributes
 from fable_exec.pathguard.contents import Data, changed, open_regular, sha256_of_file, write_all
 from fable_exec.pathguard.directories import Directory, give_mode, give_owner
 from fable_exec.pathguard.facts import fact
@@ -35,6 +38,18 @@ MIN_BYTES_OF_EARLY_WRITEBACK = 64 << 10
 _TEMPORARY_NAME = re.compile(r"\.fable-tmp-[0-9a-f]{16}\Z")
 
 
+@attrs.frozen
+class _Kept:
+    """What a new file takes over from the one that it replaces."""
+
+    status: os.stat_result
+    attributes: Mapping[str, bytes]
+
+    @classmethod
+    def of(cls, directory: Directory, name: str, old: os.stat_result | None) -> _Kept | None:
+        return None if old is None else cls(old, directory.attributes(name, old))
+
+
 def temporary_name() -> str:
     """A fresh name, 27 bytes, not to be guessed; O_EXCL holds even if it were."""
     return f".fable-tmp-{os.urandom(8).hex()}"
@@ -49,7 +64,7 @@ def write_replace(
     directory: Directory, name: str, data: Data, text: str, *,
     expected_sha256: str | None, new_mode: int, fresh_name: Callable[[], str], turn: AbstractContextManager[object],
 ) -> Written:  # fmt: skip
-    """Give `name` the content `data`, keeping the permission bits of an old file without set-id bits.
+    """Give `name` the content `data`, keeping what an old file has of permissions, without set-id bits, and of attributes.
 
     A link, a directory or a special file in its place is refused. Hard links are broken: other names keep the old bytes.
 
@@ -68,7 +83,7 @@ def write_replace(
                 raise changed(text, expected_sha256, None)
             directory.rename(temporary, directory, name)
 
-    digest = _write_then(directory, data, mode, old, fresh_name, text, put)
+    digest = _write_then(directory, data, mode, _Kept.of(directory, name, old), fresh_name, text, put)
     return Written(
         sha256=digest,
         size_bytes=memoryview(data).nbytes,
@@ -127,7 +142,7 @@ def _fingerprint(status: os.stat_result) -> tuple[int, ...]:
 
 
 def _write_then(
-    directory: Directory, data: Data, mode: int, old: os.stat_result | None,
+    directory: Directory, data: Data, mode: int, kept: _Kept | None,
     fresh_name: Callable[[], str], text: str, put: Callable[[str], None],
 ) -> str:  # fmt: skip
     """Write `data` durably under a temporary name, let `put` give it its own, and return the digest of `data`.
@@ -137,7 +152,7 @@ def _write_then(
     temporary, fd = _create_temporary(directory, fresh_name, text)
     try:
         try:
-            digest = _fill(fd, data, mode, old, directory)
+            digest = _fill(fd, data, mode, kept, directory)
             if not _OPEN_FILES_CAN_BE_RENAMED:
                 fd = _closed(fd)
             put(temporary)
@@ -152,14 +167,15 @@ def _write_then(
     return digest
 
 
-def _fill(fd: int, data: Data, mode: int, old: os.stat_result | None, directory: Directory) -> str:
-    """Content, owner, mode, then sync. The digest is computed while the device is already writing."""
+def _fill(fd: int, data: Data, mode: int, kept: _Kept | None, directory: Directory) -> str:
+    """Content, owner, attributes, mode, then sync. The digest is computed while the device is already writing."""
     write_all(fd, data)
     if memoryview(data).nbytes >= MIN_BYTES_OF_EARLY_WRITEBACK:
         _sys.start_writeback(fd)
     digest = hashlib.sha256(data).hexdigest()
-    if old is not None:
-        _keep_owner(fd, old)
+    if kept is not None:
+        _keep_owner(fd, kept.status)
+        mode = _keep_attributes(fd, kept.attributes, mode)
     else:
         give_owner(fd, directory)
     give_mode(fd, mode)
@@ -210,6 +226,12 @@ def _keep_owner(fd: int, old: os.stat_result) -> None:
             os.fchown(fd, -1, old.st_gid)
         except OSError:
             pass  # a user outside the old group: the file is theirs now, as with any editor that replaces
+
+
+def _keep_attributes(fd: int, attributes: Mapping[str, bytes], mode: int) -> int:
+    """Give the new file the old one's; the mode without the group's part where that was the mask of a list it cannot have."""
+    missing = give_attributes(fd, attributes)
+    return mode & ~stat_bits.S_IRWXG if ACCESS_LIST in missing else mode
 
 
 def _unlink_quietly(directory: Directory, name: str) -> None:

@@ -214,6 +214,7 @@ def test_the_environment_is_an_allow_list(boundary: HostBoundary, tmp_path: Path
     }
     assert found["PATH"] == ":".join(map(str, boundary.child_path))
     assert found["TMPDIR"] == found["TMP"] == found["TEMP"] == str(tmp_path / "runtime/tmp")
+    assert found["TMPPREFIX"] == str(tmp_path / "runtime/tmp/zsh")
     assert "CLAUDE_CONFIG_DIR" not in found
     own = {Path(value).relative_to(tmp_path / "runtime").parts[0] for value in found.values() if value.startswith(str(tmp_path))}
     assert own <= {*DIRECTORIES, "gitconfig"} and {"cache", "config", "data", "state", "npm", "bun", "claude", "tmp"} <= own

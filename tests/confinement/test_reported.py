@@ -22,7 +22,7 @@ from tests.confinement.places import GIT, PATH, available, confined, in_modes, r
 from tests.doors import TOKEN, opened, policy_for
 
 pytestmark = pytest.mark.requires_ability("linux", "git")
-PROGRAMS = available("bash", "cat", "git", "less", "make", "python3", "sh", "sleep", "true")
+PROGRAMS = available("bash", "cat", "git", "less", "make", "python3", "sh", "sleep", "true", "zsh")
 
 
 @attrs.frozen
@@ -101,6 +101,9 @@ REPORTED: dict[str, tuple[tuple[str, ...], bytes | None, Ending]] = {
     ),
     "N29 the home directory is removed": (bash("rm -rf ~ 2> /dev/null; ls -A ~; mkdir -p ~/.cache"), None, Ending("")),
     "N30 the hook of the host": (bash("git commit -q --allow-empty -m third"), None, Ending("", 0, "the hook ran")),
+    "N73 here-documents of zsh": (
+        ("zsh", "-f", "-c", "cat <<EOF\n1\nEOF\ncat <<< 2; cat =(echo 3)"), None, Ending("1\n2\n3\n"),
+    ),
     "N31 a debugger without input": (python("breakpoint()"), None, Ending(None, 1, "BdbQuit")),
 }  # fmt: skip
 

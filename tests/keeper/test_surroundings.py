@@ -58,6 +58,7 @@ def test_the_environment_has_the_listed_names_and_no_other(scene: Scene, monkeyp
         **{name: f"{runtime}/{each}" for name, each in IN_RUNTIME.items()},
         "HOME": f"{runtime}/home",
         **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), f"{runtime}/tmp"),
+        "TMPPREFIX": f"{runtime}/tmp/zsh",
         "PATH": found["PATH"],
         "OF_THE_SPEC": "with\nlines",
         "LANG": "C.UTF-8",

@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -169,6 +170,65 @@ def test_a_root_broker_does_not_take_files_away_from_their_owner(held: Workspace
     held.write_replace(at("f"), b"two")
     status = (workspace / "f").stat()
     assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (12345, 23456, 0o754)
+
+
+OF_ALL_MAY_READ = struct.pack("<I", 2) + b"".join(
+    struct.pack("<HHI", tag, rights, who) for tag, rights, who in
+    ((1, 6, 2**32 - 1), (2, 6, 12345), (4, 4, 2**32 - 1), (0x10, 6, 2**32 - 1), (0x20, 4, 2**32 - 1))
+)  # fmt: skip
+"""The list `u::rw- u:12345:rw- g::r-- m::rw- o::r--`, as the kernel has it (linux/posix_acl_xattr.h)."""
+ACCESS, DEFAULT = "system.posix_acl_access", "system.posix_acl_default"
+
+
+def set_attribute(path: Path, name: str, value: bytes) -> None:
+    """Skips where the file system has no such attributes."""
+    try:
+        os.setxattr(path, name, value)
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:
+            raise
+        pytest.skip(f"no {name} on this file system")
+
+
+@pytest.mark.requires_ability("linux")
+@pytest.mark.parametrize("held", [each for each in RESOLVERS if each != "checked"], indirect=True)
+def test_replacing_keeps_the_access_control_list_and_the_users_attributes(held: Workspace, workspace: Path) -> None:
+    """Without its list a file of this mode gives its group the right to write (acl(5))."""
+    (workspace / "f").write_bytes(b"one")
+    set_attribute(workspace / "f", ACCESS, OF_ALL_MAY_READ)
+    set_attribute(workspace / "f", "user.origin", b"somewhere")
+    held.write_replace(at("f"), b"two")
+    assert {name: os.getxattr(workspace / "f", name) for name in os.listxattr(workspace / "f")} == {
+        ACCESS: OF_ALL_MAY_READ,
+        "user.origin": b"somewhere",
+    }
+    assert stat.S_IMODE((workspace / "f").stat().st_mode) == 0o664
+
+
+@pytest.mark.requires_ability("linux")
+@pytest.mark.parametrize("held", [each for each in RESOLVERS if each != "checked"], indirect=True)
+def test_replacing_gives_nobody_what_only_the_directorys_default_list_would(held: Workspace, workspace: Path) -> None:
+    (workspace / "f").write_bytes(b"one")
+    (workspace / "f").chmod(0o664)
+    set_attribute(workspace, DEFAULT, OF_ALL_MAY_READ)
+    held.write_replace(at("f"), b"two")
+    assert (os.listxattr(workspace / "f"), stat.S_IMODE((workspace / "f").stat().st_mode)) == ([], 0o664)
+
+
+@pytest.mark.requires_ability("linux")
+@pytest.mark.parametrize("held", [each for each in RESOLVERS if each != "checked"], indirect=True)
+def test_where_a_list_cannot_be_kept_the_group_gets_nothing(
+    held: Workspace, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "f").write_bytes(b"one")
+    set_attribute(workspace / "f", ACCESS, OF_ALL_MAY_READ)
+
+    def refused(*of: object) -> None:
+        raise OSError(errno.EPERM, "not permitted")
+
+    monkeypatch.setattr(os, "setxattr", refused)
+    held.write_replace(at("f"), b"two")
+    assert (os.listxattr(workspace / "f"), stat.S_IMODE((workspace / "f").stat().st_mode)) == ([], 0o604)
 
 
 def test_in_place_forms_keep_the_inode_and_create_only_when_asked(held: Workspace, workspace: Path) -> None:

@@ -74,10 +74,11 @@ def test_the_environment_is_what_was_given_and_the_private_places(runner: Runner
     given = {"EMPTY": "", "UNICODE": "ü€😀", "LINES": "a\nb", "BYTES": "\udcff", **ENVIRONMENT}
     found = report(runner, environment=given)["env"]
     assert isinstance(found, dict)
-    private = {name: found.pop(name) for name in ("HOME", "TMPDIR", "TEMP", "TMP")}
+    private = {name: found.pop(name) for name in ("HOME", "TMPDIR", "TEMP", "TMP", "TMPPREFIX")}
     found.pop("LC_CTYPE", None)  # Python sets it for itself
     assert found == given
     assert private["TMPDIR"] == private["TEMP"] == private["TMP"] != private["HOME"]
+    assert private["TMPPREFIX"] == private["TMPDIR"] + "/zsh"
 
 
 def test_a_large_environment_and_many_arguments_arrive(runner: Runner) -> None:
