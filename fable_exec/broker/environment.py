@@ -25,11 +25,12 @@ _ALWAYS = {"PYTHONUNBUFFERED": "1"}
 
 
 def base_environment(policy: BrokerPolicy, path: tuple[str, ...], host: Mapping[str, str]) -> dict[str, str]:
-    """What every command gets: locale, what the policy inherits from `host` and sets, PATH from the trusted directories."""
+    """What every command gets: locale, what the policy inherits from `host` and sets, PATH from the trusted directories, and
+    what goes with the network."""
     rules = policy.environment
     chosen = {name: value for name, value in host.items() if _is_passed(name) or rules.inherits(name)}
     given = {**chosen, **rules.set}
-    return {**given, **_locale_without(given), "PATH": os.pathsep.join(path), **_ALWAYS}
+    return {**policy.confinement.environment, **given, **_locale_without(given), "PATH": os.pathsep.join(path), **_ALWAYS}
 
 
 def command_environment(base: Mapping[str, str], asked: Mapping[str, str], rules: EnvironmentPolicy) -> Mapping[str, str]:

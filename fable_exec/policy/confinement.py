@@ -121,6 +121,8 @@ def system_directory_in(path: PurePath) -> str | None:
     return next((reserved for reserved in RESERVED_DIRECTORIES if PurePath(reserved).is_relative_to(path)), None)
 
 
+_WITHOUT_NETWORK = {"npm_config_fetch_retries": "0", "PIP_RETRIES": "0"}
+"""npm tries again for more than a minute before it says that a name cannot be found, pip for 8 seconds."""
 _NAMESPACES_GIVE = ("whole_tree_end", "other_processes")
 """What the launcher has namespaces for in any case: they end trees, and hide others besides."""
 
@@ -219,6 +221,11 @@ class Confinement:
     def asks_for_nothing(self) -> bool:
         """Whether nothing is to be held but the end of the tree, as in `off`."""
         return all(self.mode(name) == "off" for name in PROTECTIONS if name not in _NAMESPACES_GIVE)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables that go with the network that commands have, for where nobody else sets them."""
+        return _WITHOUT_NETWORK if self.network == "off" and self.mode("network") != "off" else {}
 
     def mode(self, protection: str) -> Mode:
         """How much `protection` is insisted on."""

@@ -265,6 +265,7 @@ def _environment(
         return {**whole, "PATH": os.pathsep.join(path), **of_execution}
     passed = {name: value for name, value in os.environ.items() if is_passed(name) or rules.inherits(name)}
     return {
+        **policy.confinement.environment,
         **passed,
         **rules.set,
         "PATH": os.pathsep.join(path),

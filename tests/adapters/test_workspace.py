@@ -331,7 +331,8 @@ def test_glob_finds_what_fits(pattern: str, expected: set[str], workspace: Path)
         assert set(found.matches) == {f"{workspace}/{name}" for name in expected} and not found.truncated
         if len(expected) > 1:
             assert (await ws.glob(pattern, max_matches=1)).truncated
-        for wrong, most in (("../*", None), ("{a,../*}", None), ("{a,b}" * 7, None), (None, None), ("*", 0), ("*", True)):
+        refused = (("../*", None), ("{a,../*}", None), ("{a,b}" * 7, None), (None, None), ("*", 0), ("*", -1), ("*", True))
+        for wrong, most in refused:
             with pytest.raises(InvalidRequest):
                 await ws.glob(wrong, max_matches=most)  # type: ignore[arg-type]  # that is the fault
 

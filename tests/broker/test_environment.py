@@ -12,13 +12,15 @@ from typing import Any
 
 import pytest
 
-from fable_exec import Denied, EnvironmentPolicy, ExecutionBroker, InvalidRequest, PathNotFound
+from fable_exec import Confinement, Denied, EnvironmentPolicy, ExecutionBroker, InvalidRequest, PathNotFound
 from fable_exec.broker.environment import base_environment, command_environment
+from fable_exec.outcome import EndedBy
 from fable_exec.policy import INJECTION_NAMES, INJECTION_PREFIXES
 from tests.doors import TOKEN, environment_with, policy_for
 
 PRINT_ENVIRONMENT = ["python3", "-I", "-c", "import json, os; print(json.dumps(dict(os.environ)))"]
 ADDED_BY_LAUNCHER = {"HOME", "TMPDIR", "TEMP", "TMP"}
+WITHOUT_NETWORK = {"npm_config_fetch_retries", "PIP_RETRIES"}
 EVERY_INJECTION_NAME = sorted(INJECTION_NAMES | {f"{prefix}ANYTHING" for prefix in INJECTION_PREFIXES})
 
 
@@ -47,10 +49,40 @@ def test_a_command_sees_the_path_the_locale_and_nothing_else_of_the_host(
     found = environment_of(rules)
     found.pop("LC_CTYPE", None)  # python sets it when it starts in the C locale
     host_locale = {name for name in found if name.startswith("LC_")} | {"LANG"}
-    assert found.keys() == {"PATH", "PYTHONUNBUFFERED"} | host_locale | ADDED_BY_LAUNCHER
+    assert found.keys() == {"PATH", "PYTHONUNBUFFERED", *WITHOUT_NETWORK} | host_locale | ADDED_BY_LAUNCHER
     assert (found["LANG"], found["LC_TIME"], found["PYTHONUNBUFFERED"]) == ("C.UTF-8", "C", "1")
     assert found["PATH"] == ":".join(rules.path or ())
     assert "/host" not in found.values()
+
+
+@pytest.mark.requires_ability("confinement")
+@pytest.mark.parametrize(
+    ("confinement", "given", "expected"),
+    [
+        (Confinement(), {}, {"npm_config_fetch_retries": "0", "PIP_RETRIES": "0"}),
+        (Confinement(), {"PIP_RETRIES": "3"}, {"npm_config_fetch_retries": "0", "PIP_RETRIES": "3"}),
+        (Confinement(network="full"), {}, {}),
+        (Confinement(network="ports", connect_ports=(443,)), {}, {}),
+        (Confinement.off(), {}, {}),
+    ],
+)
+def test_only_without_a_network_are_package_tools_told_not_to_try_again(
+    confinement: Confinement, given: dict[str, str], expected: dict[str, str], workspace: Path
+) -> None:
+    policy = policy_for(workspace, confinement=confinement, environment=environment_with(set=given))
+    found = base_environment(policy, ("/usr/bin",), {})
+    assert {name: value for name, value in found.items() if name in WITHOUT_NETWORK} == expected
+
+
+@pytest.mark.requires_ability("confinement")
+@pytest.mark.skipif(not Path("/usr/bin/npm").exists(), reason="no npm where commands find it")
+def test_npm_says_at_once_that_there_is_no_network(workspace: Path) -> None:
+    (workspace / "package.json").write_text('{"name": "a", "version": "1.0.0"}')
+    policy = policy_for(workspace, allowed_executables=("npm",), environment=EnvironmentPolicy(path=("/usr/bin", "/bin")))
+    with ExecutionBroker(policy) as broker:
+        broker.unlock_writes(TOKEN)
+        result = broker.execute_command(("npm", "install", "--no-audit", "left-pad"), timeout_seconds=30)
+        assert (result.outcome, result.success) == (EndedBy.EXITED, False) and "EAI_AGAIN" in result.stderr
 
 
 LOCALES: list[tuple[dict[str, str], dict[str, str], str | None]] = [
