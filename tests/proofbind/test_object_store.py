@@ -45,8 +45,8 @@ def test_a_chain_of_deltas_that_makes_too_much_is_not_worked_off(
     store: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory, oids = store
-    monkeypatch.setattr("fable_exec.proofbind.changes.objects._MAX_MADE_BYTES", 10)
-    monkeypatch.setattr("fable_exec.proofbind.changes.objects._applied", None)
+    monkeypatch.setattr("fable_exec.proofbind.changes.packs._MAX_MADE_BYTES", 10)
+    monkeypatch.setattr("fable_exec.proofbind.changes.packs.applied", None)
     refused = []
     for oid in oids:
         try:

@@ -14,7 +14,7 @@ from fable_exec.errors import FableExecError
 from fable_exec.pathguard import Workspace, WorkspacePath
 from fable_exec.pathguard.directories import HeldDirectory
 from fable_exec.proofbind.changes.bases import file_mode
-from fable_exec.proofbind.changes.objects import MAX_OBJECT_BYTES, object_head, object_id
+from fable_exec.proofbind.changes.forms import MAX_OBJECT_BYTES, object_head, object_id
 from fable_exec.proofbind.changes.values import CannotTell, Deadline
 from fable_exec.proofbind.changes.walking import Standing
 from fable_exec.treedigest.watching import stamp_of

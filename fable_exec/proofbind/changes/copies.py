@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fable_exec.errors import InternalError
 from fable_exec.proofbind.changes.bases import Blob, is_below
 from fable_exec.proofbind.changes.contents import LINK_MODE
-from fable_exec.proofbind.changes.objects import object_head, object_id
+from fable_exec.proofbind.changes.forms import object_head, object_id
 from fable_exec.proofbind.changes.values import CannotTell, Deadline
 from fable_exec.proofbind.programs import SYSTEM_PATH
 
