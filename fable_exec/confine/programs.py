@@ -1,7 +1,7 @@
 """Rules of `seccomp` as a program for the kernel: compiled, bound to where it is loaded, simulated, printed.
 
 Around the rules every program refuses what would get past them: a system call of another architecture ends the process, and
-x32 numbers and numbers newer than the table get ENOSYS. Instructions and their jumps are the matter of `bpf`.
+x32 numbers and numbers newer than the table get ENOSYS. Instructions are the matter of `bpf`, and jumps that of `assembling`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 import attrs
 
-from fable_exec.confine import bpf
-from fable_exec.confine.bpf import Branch, Instruction, Item, Label, Plain, Symbol
+from fable_exec.confine import assembling, bpf
+from fable_exec.confine.assembling import Branch, Item, Label, Plain
+from fable_exec.confine.bpf import Instruction, Symbol
 from fable_exec.confine.seccomp import ALLOW, ARCHITECTURES, ENOSYS, KILL, Action, Architecture, Condition, Rule, Verdict, deny
 
 __all__ = ["Program", "assemble", "disassemble", "rules_by_number", "simulate"]
@@ -77,7 +78,7 @@ def assemble(rules: Iterable[Rule], architecture: str) -> Program:
     items += [allowed, Plain(bpf.RETURN, ALLOW.code)]
     items += [missing, Plain(bpf.RETURN, deny(ENOSYS).code)]
     items += [foreign, Plain(bpf.RETURN, KILL.code)]
-    return Program(machine, *bpf.assemble(items))
+    return Program(machine, *assembling.assemble(items))
 
 
 def rules_by_number(rules: Iterable[Rule], machine: Architecture) -> dict[int, tuple[Rule, ...]]:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fable_exec.confine import bpf
-from fable_exec.confine.bpf import Branch, Item, Label, Plain, Symbol
+from fable_exec.confine.assembling import Branch, Item, Label, Plain, assemble
+from fable_exec.confine.bpf import Symbol
 
 ZERO = bpf.seccomp_data(0, 0, ())
 
@@ -25,7 +26,7 @@ def test_a_conditional_jump_arrives_at_any_distance_on_either_side(distance: int
     branch = Branch(bpf.JUMP_EQUAL, 7, true=target) if taken else Branch(bpf.JUMP_EQUAL, 7, false=target)
     number = 7 if taken else 8
     items = [Plain(bpf.LOAD, 0), branch, *filler(distance), Plain(bpf.RETURN, 1), target, Plain(bpf.RETURN, 2)]
-    instructions, _ = bpf.assemble(items)
+    instructions, _ = assemble(items)
     assert bpf.run(instructions, bpf.seccomp_data(number, 0, ())) == 2
     assert bpf.run(instructions, bpf.seccomp_data(15 - number, 0, ())) == 1
     assert all(each.true <= 255 and each.false <= 255 for each in instructions)
@@ -36,7 +37,7 @@ def test_both_sides_of_a_jump_may_be_far(distance: int) -> None:
     yes, no = Label("yes"), Label("no")
     items: list[Item] = [Plain(bpf.LOAD, 0), Branch(bpf.JUMP_AT_LEAST, 5, true=yes, false=no), *filler(distance)]
     items += [no, Plain(bpf.RETURN, 1), yes, Plain(bpf.RETURN, 2)]
-    instructions, _ = bpf.assemble(items)
+    instructions, _ = assemble(items)
     answers = [bpf.run(instructions, bpf.seccomp_data(number, 0, ())) for number in (4, 5, 6)]
     assert answers == [1, 2, 2]
 
@@ -48,7 +49,7 @@ def test_a_jump_that_grows_may_push_another_out_of_reach() -> None:
     items += filler(249)
     for index, end in enumerate(ends):
         items += [Plain(bpf.RETURN, 100), end, Plain(bpf.RETURN, index)]
-    instructions, _ = bpf.assemble(items)
+    instructions, _ = assemble(items)
     assert [bpf.run(instructions, bpf.seccomp_data(index, 0, ())) for index in range(5)] == [0, 1, 2, 3, 100]
 
 
@@ -62,31 +63,31 @@ def test_a_label_that_is_behind_missing_or_doubled_is_refused() -> None:
     ]
     for items, complaint in cases:
         with pytest.raises(ValueError, match=complaint):
-            bpf.assemble(items)
+            assemble(items)
 
 
 def test_a_program_longer_than_the_kernel_takes_is_refused() -> None:
-    assert bpf.assemble([*filler(4095), Plain(bpf.RETURN, 0)])
+    assert assemble([*filler(4095), Plain(bpf.RETURN, 0)])
     with pytest.raises(ValueError, match="4097"):
-        bpf.assemble([*filler(4096), Plain(bpf.RETURN, 0)])
+        assemble([*filler(4096), Plain(bpf.RETURN, 0)])
 
 
 def test_symbols_are_listed_with_the_index_of_their_instruction() -> None:
     target = Label()
     items: list[Any] = [Plain(bpf.LOAD, 0), Branch(bpf.JUMP_EQUAL, Symbol("pid"), true=target), Plain(bpf.RETURN, 1), target]
-    _, symbols = bpf.assemble([*items, Plain(bpf.RETURN, 2)])
+    _, symbols = assemble([*items, Plain(bpf.RETURN, 2)])
     assert symbols == ((1, Symbol("pid")),)
 
 
 @pytest.mark.parametrize("offset", [1, 64, 66])
 def test_a_load_outside_the_data_or_off_a_word_is_refused(offset: int) -> None:
     with pytest.raises(ValueError, match="offset"):
-        bpf.run(bpf.assemble([Plain(bpf.LOAD, offset), Plain(bpf.RETURN, 0)])[0], ZERO)
+        bpf.run(assemble([Plain(bpf.LOAD, offset), Plain(bpf.RETURN, 0)])[0], ZERO)
 
 
 def test_a_program_without_an_end_is_refused() -> None:
     with pytest.raises(ValueError, match="past its end"):
-        bpf.run(bpf.assemble(filler(2))[0], ZERO)
+        bpf.run(assemble(filler(2))[0], ZERO)
 
 
 words = st.integers(0, 2**32 - 1)
