@@ -84,18 +84,7 @@ def run_with_deadline(
         if not handles:
             raise LaunchFailed.at("deadline", errno.ENOSYS, "pidfd_open")
         ours.callback(os.close, handles[0])
-        try:
-            wire.send(channel, request, (*streams, *handles))
-            channel.settimeout(terms.hard + terms.grace + _PATIENCE_SECONDS)
-            answer, _ = wire.receive(channel)
-        except (wire.PeerGone, TimeoutError):
-            raise InternalError(
-                "the process that keeps the deadline is gone or does not answer; the command may still run"
-            ) from None
-        except BaseException:
-            channel.shutdown(socket.SHUT_WR)  # which ends the command
-            program.wait(terms.grace + _PATIENCE_SECONDS)
-            raise
+        answer = _answer(channel, program, request, (*streams, *handles), terms)
     if "failed" in answer:
         raise LaunchFailed.at(answer["failed"], answer["errno"], answer["what"])
     return _result(answer)
@@ -166,6 +155,27 @@ def _started(ours: ExitStack) -> tuple[Program, socket.socket]:
         raise LaunchFailed.at("deadline", error.errno or 0, sys.executable or "no Python interpreter") from error
     ours.callback(program.end, _END_SECONDS)
     return program, channel
+
+
+def _answer(
+    channel: socket.socket, program: Program, request: Mapping[str, Any], descriptors: tuple[int, ...], terms: Terms
+) -> dict[str, Any]:
+    """What the process that does the work says at the end. An interruption here ends what it runs.
+
+    Raises:
+        InternalError: it is gone, or does not answer.
+    """
+    try:
+        wire.send(channel, request, descriptors)
+        channel.settimeout(terms.hard + terms.grace + _PATIENCE_SECONDS)
+        answer: dict[str, Any] = wire.receive(channel)[0]
+        return answer
+    except (wire.PeerGone, TimeoutError):
+        raise InternalError("the process that keeps the deadline is gone or does not answer; the command may still run") from None
+    except BaseException:
+        channel.shutdown(socket.SHUT_WR)  # which ends the command
+        program.wait(terms.grace + _PATIENCE_SECONDS)
+        raise
 
 
 def _stream(given: int | None, number: int, ours: ExitStack) -> int:
