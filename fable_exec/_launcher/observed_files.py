@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from .observed_budget import Budget
 from .observed_paths import PRESENT, Attempt, Found, find, is_special
+from .refusals import Refusal
 from .typed import Any, NamedTuple
 
 METADATA = frozenset({"chmod", "chown", "utime", "setxattr", "removexattr"})
@@ -56,7 +57,7 @@ class MountedView:
         """What of this view stands in the way. Raises OSError or ValueError when that cannot be told, OverBudget."""
         found = find(attempt, self._budget, by_path=attempt.needs in PRESENT or attempt.operation == "rename")
         if found is None:
-            return Refused(_outside(attempt), _shown(attempt.path), False) if self._is_out_of_sight(attempt.path) else None
+            return _out_of_sight(attempt) if self._is_out_of_sight(attempt.path) else None
         if not found.path:
             return None  # nothing but a read-only mount would stand in the way
         if not found.exists and self._stands_for_the_hosts(found.directory, attempt):
@@ -114,6 +115,16 @@ class ListedView:
         if not attempt.reads and _is_below(found.path, self._workspace):
             return Refused("workspace_writes", found.path)
         return Refused(_outside(attempt), found.path)
+
+
+def refusal_out_of_sight(attempt: Attempt) -> Refusal:
+    """How a path is told of which even the directory is missing in the view."""
+    found = _out_of_sight(attempt)
+    return Refusal(attempt.operation, found.path, "", found.protection)
+
+
+def _out_of_sight(attempt: Attempt) -> Refused:
+    return Refused(_outside(attempt), _shown(attempt.path), False)
 
 
 def _real(path: str) -> str:

@@ -21,7 +21,7 @@ from .linuxos import SOCK_CLOEXEC, SOCK_NONBLOCK
 from .observed_addresses import Address
 from .observed_budget import Budget, OverBudget
 from .observed_faults import fails_anyway
-from .observed_files import Refused, is_quiet, view_of
+from .observed_files import Refused, is_quiet, refusal_out_of_sight, view_of
 from .observed_paths import Attempt
 from .refusals import Ledger, Refusal
 from .typed import Any
@@ -34,6 +34,7 @@ _LIBRARY_SOCKET = socket.SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK
 """How the C library makes a socket for its name services, with each look-up of a user."""
 _FAMILIES: dict[int, str] = {socket.AF_UNIX: "unix", socket.AF_INET: "inet", socket.AF_INET6: "inet6"}
 _KINDS: dict[int, str] = {socket.SOCK_DGRAM: " datagram", socket.SOCK_RAW: " raw"}
+_MOST_UNSEEN = 1024
 _LIBRARY_SOCKETS = ("/run/nscd/", "/run/systemd/", "/dev/log", "/run/dbus/", "/run/uuidd/")
 """The C library and libuuid ask these services, and do by themselves what they would have done."""
 
@@ -77,6 +78,7 @@ class Observer:
         self._files = view_of(plan, pinned, self._budget)
         self._network = observed_addresses.Network(rules["network"], self._budget)
         self._reads: bool = rules["reads"]
+        self._unseen: set[Refusal] = set()
         self._events = select.poll()
         self._events.register(listener, select.POLLIN)
         kernel_notify.prepare_listener(listener)
@@ -198,6 +200,25 @@ class Observer:
         if told and not fails_anyway(attempts, [found is None or found.in_sight for found in judged], self._budget):
             for refusal in told:
                 self._tell(call, refusal)
+            self._remember_unseen(attempts, judged)
+        elif self._unseen and not told:
+            for attempt in attempts:
+                self._withdraw_unseen(call, attempt)
+
+    def _remember_unseen(self, attempts: list[Attempt], judged: list[Refused | None]) -> None:
+        if len(self._unseen) > _MOST_UNSEEN:
+            self._unseen.clear()
+        self._unseen.update(
+            Refusal(attempt.operation, found.path, "", found.protection)
+            for attempt, found in zip(attempts, judged, strict=True)
+            if found is not None and not found.in_sight
+        )
+
+    def _withdraw_unseen(self, call: Call, attempt: Attempt) -> None:
+        """What goes now was missing before because the command had not made what leads there, as directories from the last on."""
+        refusal = refusal_out_of_sight(attempt)
+        if refusal in self._unseen:
+            self._withdraw(call, refusal)
 
     def _judged(self, attempt: Attempt) -> Refused | None:
         if self._files is None or is_quiet(attempt) or (attempt.reads and not self._reads):
@@ -237,7 +258,7 @@ class Observer:
             self._tell(call, refusal)
 
     def _withdraw(self, call: Call, refusal: Refusal) -> None:
-        """What a server of the command's own answers now was no refusal when it was not up yet."""
+        """What is possible now, by what the command made itself, was no refusal: its own server, a directory."""
         self._ledger.withdraw(self._place(call.pid), self._as_shown(refusal))
 
 

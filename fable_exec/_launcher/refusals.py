@@ -53,7 +53,7 @@ class Ledger:
             asker: the process that may do without: the refusal is unsure until that process says that it failed (`failed`).
         """
         page, first = self._page(place)
-        refusal = refusal._replace(path=_bounded(refusal.path), address=_bounded(refusal.address))
+        refusal = _kept(refusal)
         if refusal in page.refusals:
             return first
         if refusal not in page.unsure and len(page.refusals) + len(page.unsure) >= _MOST:
@@ -93,7 +93,7 @@ class Ledger:
         """It turned out to be none: what was refused once has been possible since."""
         page = self._pages.get(place)
         if page is not None:
-            page.refusals.pop(refusal, None)
+            page.refusals.pop(_kept(refusal), None)
 
     def take(self, place: int) -> dict[str, Any]:
         """What is kept of `place`: "refusals" in order, those still "unsure", and how many calls were only counted ("beyond").
@@ -156,6 +156,10 @@ class Told:
 def answer_to_take(ledger: Ledger, asked: list[int]) -> dict[str, Any]:
     """The message that hands over what `ledger` has of the place that was `asked` about."""
     return {"taken": asked, **ledger.take(asked[0])}
+
+
+def _kept(refusal: Refusal) -> Refusal:
+    return refusal._replace(path=_bounded(refusal.path), address=_bounded(refusal.address))
 
 
 def _bounded(text: str) -> str:

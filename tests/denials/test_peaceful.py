@@ -41,7 +41,18 @@ try: open("new", "w")
 except FileNotFoundError: pass
 """
 """What descriptors hold that have no name, or no longer that name."""
+FROM_THE_LAST_ON = """
+import os
+def make_all(path):
+    try: os.mkdir(path)
+    except FileNotFoundError:
+        make_all(os.path.dirname(path))
+        os.mkdir(path)
+for root in (os.environ["TMPDIR"] + "/its", os.environ["HOME"], os.getcwd()): make_all(root + "/one/two/" + "three" * 40)
+"""
+"""As node's mkdir and Rust's create_dir_all make directories."""
 PEACEFUL = {
+    "directories from the last on": ("python3", "-c", FROM_THE_LAST_ON),
     "descriptors": ("python3", "-c", DESCRIPTORS),
     "git commit": ("git", "commit", "-q", "--allow-empty", "-m", "another"),
     "python": ("python3", "-c", "import json, asyncio, subprocess, tempfile; tempfile.TemporaryFile(); print(1)"),
