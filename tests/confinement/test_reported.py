@@ -233,6 +233,21 @@ def test_who_is_kept_out_of_what_is_not_there_any_more_is_not_told(anothers: Pat
         moved.rename(anothers.parent)
 
 
+@in_modes()
+def test_a_lock_that_git_left_at_its_deadline_is_the_commands_to_remove_and_a_deadline_of_its_own_leaves_none(
+    mode: str, project: Path
+) -> None:
+    (project / ".git" / "hooks" / "pre-commit").write_text("#!/bin/sh\nexec sleep 30\n")
+    lock, commit = project / ".git" / "index.lock", ("git", "commit", "-q", "-a", "-m", "long")
+    (project / "long").write_text("other")
+    with confined(project, mode, unlocked=True, allowed_executables=(*PROGRAMS, "timeout")) as broker:
+        assert broker.execute_command(("timeout", "0.5", *commit)).exit_code == 124
+        assert not lock.exists()
+        assert broker.execute_command(commit, timeout_seconds=0.5).outcome.value == "timed_out"
+        assert lock.exists()
+        run(broker, "sh", "-c", "rm .git/index.lock && git add long")
+
+
 @pytest.mark.parametrize("kind", ["in_process", "spawned"])
 def test_a_search_finds_lines_in_old_encodings_and_counts_what_is_no_text(kind: str, workspace: Path) -> None:
     found = {"latin": b"int main; // caf\xe9\n", "marked": b"\xef\xbb\xbfmain\n", "returns": b"a\rmain\r", "windows": b"main\r\n"}
