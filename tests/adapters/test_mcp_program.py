@@ -143,6 +143,46 @@ def test_malformed_lines_are_survived_and_the_end_of_the_input_ends_what_runs(wi
     assert b"Traceback" not in wire.process.stderr.read()
 
 
+ANSWERED_AS_NO_MESSAGE = [
+    (b"not json", None, -32700),
+    (b"\xff\xfe\x00", None, -32700),
+    (b"[" * 100_000, None, -32700),
+    (b"[]", None, -32600),
+    (b'[{"jsonrpc": "2.0", "id": 1, "method": "ping"}]', None, -32600),
+    (b'{"id": 800, "method": "ping"}', 800, -32600),
+    (b'{"jsonrpc": "2.0", "id": "801", "method": "ping", "params": []}', "801", -32600),
+    (b'{"jsonrpc": "2.0", "id": 802, "method": "tools/call", "params": {"name": "\\ud800"}}', 802, -32600),
+    (b'{"jsonrpc": "2.0", "id": "\\ud800", "method": "ping"}', None, -32600),
+]
+ANSWERED_BY_NOBODY = [b"", b" \r", b"{}", b'{"method": "notifications/x"}', b'{"id": 1, "result": {}}', b'{"id": 1, "error": 2}']
+
+
+def test_who_waits_for_an_answer_to_what_is_no_message_gets_one(wire: Wire) -> None:
+    for line, identifier, code in ANSWERED_AS_NO_MESSAGE:
+        wire.send(line)
+        answer = wire.read()
+        assert (answer["id"], answer["error"]["code"]) == (identifier, code), answer
+    for line in ANSWERED_BY_NOBODY:
+        wire.send(line)
+    number = wire.ask("ping")
+    assert wire.read() == {"jsonrpc": "2.0", "id": number, "result": {}}
+
+
+def test_a_line_without_an_end_is_not_kept(wire: Wire) -> None:
+    def resident_kibibytes() -> int:
+        lines = Path(f"/proc/{wire.process.pid}/status").read_text().splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith("VmRSS:")))
+
+    before = resident_kibibytes()
+    assert wire.process.stdin is not None
+    for _ in range(512):
+        wire.process.stdin.write(b"x" * 2**20)
+    assert resident_kibibytes() < before + 256 * 1024
+    wire.send(b"")
+    assert "longer than" in wire.read()["error"]["message"]
+    assert wire.answer_to(wire.ask("ping"))["result"] == {}
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), pytest.param(signal.SIGINT, 130, marks=pytest.mark.deep)])
 def test_killed_it_leaves_nothing(number: signal.Signals, status: int, wire: Wire) -> None:
     marker = sleeping()

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fable_exec import __version__
 from fable_exec.adapters.mcp.roots import check_roots
+from fable_exec.adapters.mcp.standard_input import MAX_MESSAGE_BYTES, MessageLines, diverted_input
 from fable_exec.adapters.mcp.tools import Call, Tool, tools_for
 from fable_exec.adapters.views import View
 from fable_exec.adapters.workspace import AgentWorkspace
@@ -63,8 +64,11 @@ async def serve_stdio(server: Server[Any]) -> None:
 
     Meanwhile both descriptors are diverted, so that nothing else can be taken for a message.
     """
-    async with stdio_server() as (messages, answers):
-        await server.run(messages, answers, server.create_initialization_options())
+    with diverted_input() as descriptor:
+        lines = MessageLines(descriptor, MAX_MESSAGE_BYTES)
+        async with stdio_server(stdin=lines) as (messages, answers):
+            lines.answer_by(answers)
+            await server.run(messages, answers, server.create_initialization_options())
 
 
 @attrs.frozen
