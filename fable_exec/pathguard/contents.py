@@ -63,7 +63,7 @@ def read(
     total_bytes = max(status.st_size, len(data)) if truncated else len(data)
     if truncated:
         data = data[:max_bytes]
-    return FileContent(data=data, total_bytes=total_bytes, sha256=hashlib.sha256(data).hexdigest(), truncated=truncated)
+    return FileContent(data=data, total_bytes=total_bytes, truncated=truncated)
 
 
 def _read_bounded(fd: int, size: int, max_bytes: int | None) -> bytes:

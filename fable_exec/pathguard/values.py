@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import functools
+import hashlib
 import os
 import stat as stat_bits
 
@@ -83,8 +85,12 @@ class FileContent:
 
     data: bytes
     total_bytes: int
-    sha256: str
     truncated: bool
+
+    @functools.cached_property
+    def sha256(self) -> str:
+        """Computed when somebody asks: it takes as long as reading."""
+        return hashlib.sha256(self.data).hexdigest()
 
 
 @attrs.frozen(kw_only=True)

@@ -77,6 +77,14 @@ def test_a_read_is_bounded_exactly(held: Workspace, workspace: Path, limit: int 
     assert found.sha256 == digest(found.data)
 
 
+def test_what_is_read_is_hashed_only_for_whoever_asks(held: Workspace, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (workspace / "f").write_bytes(b"0123456789")
+    with monkeypatch.context() as patched:
+        patched.setattr(hashlib, "sha256", None)
+        found = held.read(at("f"))
+    assert found.sha256 == digest(b"0123456789")
+
+
 def test_a_write_with_a_condition_happens_only_on_the_expected_content(held: Workspace, workspace: Path) -> None:
     (workspace / "f").write_bytes(b"one")
     written = held.write_replace(at("f"), b"two", expected_sha256=digest(b"one").upper())
