@@ -50,7 +50,7 @@ class TreeDigest:
         """What of this tree is not as the older manifest `kept` says; without a digest, everything is gone."""
         if hmac.compare_digest(self.sha256, kept.sha256):
             return Difference()
-        difference = diff(kept, self.manifest or Manifest(loki_manifest({}, kept.engine_directory)))
+        difference = diff(kept, self.manifest or Manifest(loki_manifest((), (), kept.engine_directory)))
         if difference.is_empty:
             raise InternalError("two manifests with one meaning have two digests")
         return difference

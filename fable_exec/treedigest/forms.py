@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Any
@@ -28,13 +28,13 @@ __all__ = [
     "Form",
     "canonical_json",
     "engine_row",
+    "hashed_row",
     "in_byte_order",
     "loki_bare",
     "loki_excluded",
     "loki_gitlink",
     "loki_manifest",
     "name_json",
-    "tail",
     "tree_manifest",
 ]
 
@@ -59,7 +59,7 @@ class _Heads(dict[int, str]):
 
 @attrs.frozen(kw_only=True)
 class Form:
-    """The rows of one profile. A file's row is `heads[st_mode]`, `encode(name)` and `tail`, so a loop over files stays short."""
+    """The rows of one profile. A file's row is a `hashed_row` of `heads[st_mode]` and `encode(name)`: a short loop."""
 
     profile: Profile
     heads: Mapping[int, str]
@@ -72,9 +72,9 @@ class Form:
     """(name or path, st_mode, kind, st_size, st_rdev) to the row of what is neither file, link nor directory."""
 
 
-def tail(sha256: str, size_bytes: int) -> str:
-    """The end of a file's row."""
-    return f',"sha256":"{sha256}","size":{size_bytes}}}'
+def hashed_row(head: str, name: str, sha256: str, size_bytes: int) -> str:
+    """The row of what has a content: what comes before the name, the name as JSON, and what the content is."""
+    return f'{head}{name},"sha256":"{sha256}","size":{size_bytes}}}'
 
 
 def in_byte_order(texts: Iterable[str]) -> list[str]:
@@ -173,8 +173,8 @@ def _loki_head(mode: int) -> str:
 
 def _loki_link(path: str, mode: int, target: str) -> str:
     raw = _bytes_of(target)
-    head = f'{{"executable":{_executable(mode)},"kind":"symlink","path":{encode_basestring_ascii(path)}'
-    return head + tail(hashlib.sha256(raw).hexdigest(), len(raw))
+    head = f'{{"executable":{_executable(mode)},"kind":"symlink","path":'
+    return hashed_row(head, encode_basestring_ascii(path), hashlib.sha256(raw).hexdigest(), len(raw))
 
 
 def _loki_special(path: str, mode: int, kind: EntryKind, size: int, device: int) -> str:
@@ -204,12 +204,12 @@ def loki_excluded(engine_directory: str | None) -> tuple[str, ...]:
     return tuple(sorted({*LOKI_EXCLUDED_AT_TOP, *([engine_directory] if engine_directory else [])}))
 
 
-def loki_manifest(rows: Mapping[str, str], engine_directory: str | None) -> bytes:
-    """The manifest of all rows, by path; sorted by code points."""
+def loki_manifest(paths: Sequence[str], rows: Sequence[str], engine_directory: str | None) -> bytes:
+    """The manifest of all rows, each with its path in the same place of `paths`; sorted by code points."""
     at_top = json.dumps(loki_excluded(engine_directory), separators=(",", ":"))
     anywhere = json.dumps(LOKI_EXCLUDED, separators=(",", ":"))
     rules = f'"excluded_walk_directories":{anywhere},"filesystem_walk_excluded_top_level_directories":{at_top},"version":3'
-    entries = [rows[path] for path in sorted(rows)] or [""]
+    entries = [rows[number] for number in sorted(range(len(paths)), key=paths.__getitem__)] or [""]
     entries[0] = '{"entries":[' + entries[0]  # around all of it would be one more copy
     entries[-1] += f"],{rules}}}"
     return ",".join(entries).encode("ascii")

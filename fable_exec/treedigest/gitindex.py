@@ -145,8 +145,9 @@ def _torn_where_it_ends(path: str) -> Iterator[None]:
 
 def _oid_bytes(data: bytes, path: str) -> int:
     """20 or 32, by which checksum at the end is right; the configuration, which says it too, is not asked."""
+    view = memoryview(data)  # of which a piece is no copy
     for size, kind in ((20, "sha1"), (32, "sha256")):
-        if data[-size:] == hashlib.new(kind, data[:-size], usedforsecurity=False).digest():
+        if view[-size:] == hashlib.new(kind, view[:-size], usedforsecurity=False).digest():
             return size
     if not any(data[-20:]):  # index.skipHash
         return 32 if not any(data[-32:]) else 20

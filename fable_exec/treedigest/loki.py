@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Iterable
 
 import attrs
 
@@ -65,12 +65,20 @@ def _manifest(scanner: Scanner, engine_directory: str | None, known: dict[tuple[
     if worktree is None:
         return None
     dropped = frozenset({_GIT, *([engine_directory] if engine_directory else [])})
-    rows = _walked(scanner, worktree.gitlinks, dropped, frozenset(loki_excluded(engine_directory)))
+    paths, rows = _walked(scanner, worktree.gitlinks, dropped, frozenset(loki_excluded(engine_directory)))
     for path in _not_dropped(worktree.gitlinks, dropped):
-        rows[path] = _gitlink_row(scanner, worktree, path, engine_directory, known, nested)
-    missing = {path for path in worktree.tracked if path not in rows}
-    rows.update(_looked_up(scanner, _not_dropped(missing, dropped)))
-    return loki_manifest(rows, engine_directory)
+        paths.append(path)
+        rows.append(_gitlink_row(scanner, worktree, path, engine_directory, known, nested))
+    looked_up = _looked_up(scanner, _not_dropped(_not_among(worktree.tracked, paths), dropped))
+    paths += looked_up
+    rows += looked_up.values()
+    return loki_manifest(paths, rows, engine_directory)
+
+
+def _not_among(tracked: list[str], paths: list[str]) -> set[str]:
+    """The tracked ones that are not in `paths`. Mostly there is none, and they come by in order: no set of them all is needed."""
+    coming = iter(sorted(paths))
+    return set() if all(path in coming for path in tracked) else set(tracked).difference(paths)
 
 
 def _not_dropped(paths: Iterable[str], dropped: frozenset[str]) -> list[str]:
@@ -114,10 +122,11 @@ def _decoded(paths: list[bytes]) -> list[str]:
 
 
 def _walked(
-    scanner: Scanner, gitlinks: Container[str], dropped: frozenset[str], excluded_at_top: frozenset[str]
-) -> dict[str, str]:
-    """The rows of all that a walk finds, by path: ignored files too, excluded directories not."""
-    rows: dict[str, str] = {}
+    scanner: Scanner, gitlinks: Collection[str], dropped: frozenset[str], excluded_at_top: frozenset[str]
+) -> tuple[list[str], list[str]]:
+    """The paths and rows of all that a walk finds: ignored files too, excluded directories and places of submodules not."""
+    paths: list[str] = []
+    rows: list[str] = []
     waiting: list[tuple[str, ...]] = [()]
     while waiting:
         components = waiting.pop()
@@ -126,10 +135,15 @@ def _walked(
         if scanned is None:
             continue
         prefix = "".join(f"{name}/" for name in components)
-        rows.update(zip([prefix + name for name in scanned.names], scanned.lines(), strict=True))
+        found, lines = scanned.paths, scanned.lines()
+        if gitlinks:  # there may be a file where one was
+            lines = [line for path, line in zip(found, lines, strict=True) if path not in gitlinks]
+            found = [path for path in found if path not in gitlinks]
+        paths += found
+        rows += lines
         entered = [name for name in scanned.directories if name not in left_out and prefix + name not in gitlinks]
-        waiting += [(*components, name) for name in reversed(entered)]  # the first is next: rows are all but sorted in the end
-    return rows
+        waiting += [(*components, name) for name in reversed(entered)]  # the first is next: paths are all but sorted in the end
+    return paths, rows
 
 
 def _scan_if_readable(scanner: Scanner, components: tuple[str, ...], leave_out: frozenset[str]) -> Scanned | None:

@@ -94,7 +94,7 @@ class Manifest:
     def _refuse_other_forms(self, document: dict[str, Any]) -> None:
         """The very bytes that this library writes for it: two spellings of one manifest would have two digests."""
         if document.get("version") == 3:
-            empty = loki_manifest({}, _engine_directory(document))
+            empty = loki_manifest((), (), _engine_directory(document))
             written = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
         elif document.get("format") == FORMAT:
             empty = tree_manifest((), _engine_directory(document))

@@ -11,7 +11,6 @@ import os
 import stat as stat_bits
 from collections.abc import Callable
 from hashlib import sha256
-from operator import attrgetter
 
 from fable_exec._sys.leases import Lease, give_lease_back, take_read_lease
 from fable_exec.pathguard.directories import HeldDirectory
@@ -21,8 +20,8 @@ __all__ = ["Moving", "Reader"]
 SMALL_BYTES = 256 * 1024
 """Read by one call; what is longer, in pieces of this size, which stay in the processor's cache until they are hashed."""
 PROGRESS_BYTES = 16 << 20
-_TRIES = 3
-_stamps = attrgetter("st_ctime_ns", "st_mtime_ns")
+_TRIES = range(3)
+"""Made once: there may be 100 000 files."""
 _GONE_OR_SWAPPED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ENODEV)
 
 
@@ -58,7 +57,7 @@ class Reader:
             Moving: it is gone, no regular file any more, being changed, or open for writing where leases are taken.
             OSError: it cannot be opened or read.
         """
-        for _ in range(_TRIES):
+        for _ in _TRIES:
             try:
                 fd = directory.open_to_read(name)
             except OSError as error:
@@ -79,7 +78,8 @@ class Reader:
                 else:
                     found = self._hash_long(fd, size, name)
                 # A lease keeps everybody from writing; without one, a change has moved the stamps.
-                if found and (self._leases or _stamps(os.fstat(fd)) == _stamps(before)):
+                after = before if self._leases else os.fstat(fd)
+                if found and after.st_ctime_ns == before.st_ctime_ns and after.st_mtime_ns == before.st_mtime_ns:
                     return found, before
             finally:
                 os.close(fd)

@@ -21,7 +21,7 @@ from fable_exec.pathguard.directories import HeldDirectory
 from fable_exec.pathguard.facts import fact, translated
 from fable_exec.pathguard.reasons import shown
 from fable_exec.treedigest.cache import DigestCache
-from fable_exec.treedigest.forms import Form, tail
+from fable_exec.treedigest.forms import Form, hashed_row
 from fable_exec.treedigest.reading import Moving, Reader
 from fable_exec.treedigest.values import EntryKind, Progress
 from fable_exec.treedigest.watching import NO_STATUS, Seen, Watch, stamp_of, stamps_of
@@ -67,6 +67,8 @@ class Scanned:
     directories: list[str]
     names: list[str]
     """Of what is no directory, sorted as text is."""
+    paths: list[str]
+    """The same as rows have them: from the top, or names alone."""
     rows: list[str] | bytes
     """In the order of `names`: as they were read, or one a line as the cache has them."""
 
@@ -83,17 +85,18 @@ class Scanned:
 
 @attrs.frozen
 class _Listed:
-    """A held directory that was listed. The path in rows begins with `prefix`."""
+    """A held directory that was listed."""
 
     directory: HeldDirectory
     components: tuple[str, ...]
     path: str
-    prefix: str
     status: os.stat_result
     entries: list[os.DirEntry[str]]
     leaves: list[os.DirEntry[str]]
     names: list[str]
     """Of the leaves."""
+    paths: list[str]
+    """The same as rows have them."""
 
 
 class _Tally:
@@ -192,7 +195,7 @@ class Scanner:
         status, prefix, key = directory.status(), self._prefix(path), self._key(path)
         if self._cache is not None and not leave_out and (known := self._cache.unchanged(key, directory.fd, status)):
             self._count(components, path, prefix, len(known.names))
-            return self._done(Scanned(status, known.directories, known.names, known.rows))
+            return self._done(Scanned(status, known.directories, known.names, _all_below(prefix, known.names), known.rows))
         with os.scandir(directory.fd) as listing:
             entries = sorted(listing, key=_name_of)
         taken = [entry for entry in entries if entry.name not in leave_out] if leave_out else entries
@@ -200,11 +203,12 @@ class Scanner:
         directories = [entry.name for entry in taken if entry.is_dir(follow_symlinks=False)] if len(leaves) < len(taken) else []
         names = [entry.name for entry in leaves]
         self._count(components, path, prefix, len(names))
-        listed = _Listed(directory, components, path, prefix, status, entries, leaves, names)
+        paths = _all_below(prefix, names)
+        listed = _Listed(directory, components, path, status, entries, leaves, names, paths)
         if self._cache is None:
-            return self._done(Scanned(status, directories, names, self._rows(listed)))
+            return self._done(Scanned(status, directories, names, paths, self._rows(listed)))
         rows = self._cached_rows(self._cache, listed, key, None if leave_out else directories)
-        return self._done(Scanned(status, directories, names, rows))
+        return self._done(Scanned(status, directories, names, paths, rows))
 
     def _count(self, components: tuple[str, ...], path: str, prefix: str, leaves: int) -> None:
         self._tally.path_bytes += len(components) * _LEVEL_BYTES + len(path) + len(prefix) * leaves
@@ -219,9 +223,10 @@ class Scanner:
         return scanned
 
     def _rows(self, listed: _Listed) -> list[str]:
-        directory, prefix, file, other = listed.directory, listed.prefix, self._file, self._other
+        directory, file, other = listed.directory, self._file, self._other
         found = [
-            (file if entry.is_file(follow_symlinks=False) else other)(directory, prefix, entry.name) for entry in listed.leaves
+            (file if entry.is_file(follow_symlinks=False) else other)(directory, entry.name, path)
+            for entry, path in zip(listed.leaves, listed.paths, strict=True)
         ]
         rows = [row for _, row in found]
         if self.watch is not None:
@@ -243,11 +248,11 @@ class Scanner:
         rows: list[str] = []
         unreadable = self._skip_unreadable or (lambda _: "")
         known = cache.rows(key, listed.status.st_dev, listed.names, statuses)
-        for number, (name, row) in enumerate(zip(listed.names, known, strict=True)):
+        for number, (name, path, row) in enumerate(zip(listed.names, listed.paths, known, strict=True)):
             if row is None:
                 read = self._file if stat_bits.S_ISREG(statuses[number].st_mode) else self._other
-                statuses[number], row = read(listed.directory, listed.prefix, name)
-                if row == unreadable(listed.prefix + name):  # by whom the digest is made, which no stamp of the file tells
+                statuses[number], row = read(listed.directory, name, path)
+                if row == unreadable(path):  # by whom the digest is made, which no stamp of the file tells
                     statuses[number] = NO_STATUS
             rows.append(row)
         cache.keep(key, listed.status, directories, listed.names, statuses, rows)
@@ -269,38 +274,40 @@ class Scanner:
         Raises:
             Moving, OSError: as Reader.digest.
         """
-        prefix = self._prefix(path)
-        if stat_bits.S_ISREG(directory.look(name).st_mode):
-            return self._file(directory, prefix, name)
-        return self._other(directory, prefix, name)
+        read = self._file if stat_bits.S_ISREG(directory.look(name).st_mode) else self._other
+        return read(directory, name, self._prefix(path) + name)
 
-    def _file(self, directory: HeldDirectory, prefix: str, name: str) -> tuple[os.stat_result, str]:
+    def _file(self, directory: HeldDirectory, name: str, path: str) -> tuple[os.stat_result, str]:
         try:
             digest, status = self.reader.digest(directory, name)
         except PermissionError:
-            return self._unreadable(directory, prefix, name)
+            return self._unreadable(directory, name, path)
         size = status.st_size
         self._tally.size_bytes += size
         form = self._form
-        return status, f"{form.heads[status.st_mode]}{form.encode(prefix + name)}{tail(digest, size)}"
+        return status, hashed_row(form.heads[status.st_mode], form.encode(path), digest, size)
 
-    def _other(self, directory: HeldDirectory, prefix: str, name: str) -> tuple[os.stat_result, str]:
+    def _other(self, directory: HeldDirectory, name: str, path: str) -> tuple[os.stat_result, str]:
         try:
             status = directory.look(name)
         except PermissionError:
-            return self._unreadable(directory, prefix, name)
+            return self._unreadable(directory, name, path)
         if stat_bits.S_ISLNK(status.st_mode):
-            return status, self._form.link(prefix + name, status.st_mode, directory.read_link(name))
+            return status, self._form.link(path, status.st_mode, directory.read_link(name))
         if stat_bits.S_ISREG(status.st_mode):
             raise Moving(name)  # it was something else when it was listed
         kind = _SPECIAL.get(stat_bits.S_IFMT(status.st_mode), EntryKind.OTHER)
-        return status, self._form.special(prefix + name, status.st_mode, kind, status.st_size, status.st_rdev)
+        return status, self._form.special(path, status.st_mode, kind, status.st_size, status.st_rdev)
 
-    def _unreadable(self, directory: HeldDirectory, prefix: str, name: str) -> tuple[os.stat_result, str]:
+    def _unreadable(self, directory: HeldDirectory, name: str, path: str) -> tuple[os.stat_result, str]:
         if self._skip_unreadable is None:
-            raise fact("permission", prefix + name)
+            raise fact("permission", path)
         try:
             status = directory.look(name)
         except PermissionError:  # the directory can be listed and not searched
             status = NO_STATUS
-        return status, self._skip_unreadable(prefix + name)
+        return status, self._skip_unreadable(path)
+
+
+def _all_below(prefix: str, names: list[str]) -> list[str]:
+    return [prefix + name for name in names] if prefix else names

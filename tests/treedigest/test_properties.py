@@ -11,6 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from fable_exec.treedigest import Difference, Manifest, Profile, diff, tree_digest, verify
+from fable_exec.treedigest.loki import _not_among
 from fable_exec.treedigest.values import are_names, is_one_name
 from tests.treedigest import growing
 
@@ -98,3 +99,12 @@ def any_execute_changed(one: growing.Directory, other: growing.Directory) -> boo
 def test_names_joined_by_slashes_are_names_if_each_of_them_is_one(names: list[str]) -> None:
     parts = "/".join(names).split("/")
     assert are_names("/".join(names).encode()) == all(map(is_one_name, parts))
+
+
+_SOME_PATHS = st.lists(st.sampled_from("abcdef"), max_size=6)
+
+
+@hypothesis.given(_SOME_PATHS, _SOME_PATHS)
+def test_tracked_paths_that_no_walk_met_are_found_in_any_order(tracked: list[str], met: list[str]) -> None:
+    assert _not_among(tracked, met) == {*tracked} - {*met}
+    assert _not_among(sorted(tracked), met) == {*tracked} - {*met}
