@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable
 
 from . import observed_addresses
-from .kernel_fs import AT_FDCWD, openat2
+from .kernel_fs import AT_FDCWD
 from .kernel_notify import Call, memory_of
 from .linuxos import O_PATH
 from .observed_addresses import Address
@@ -27,8 +27,6 @@ _NO_REPLACE, _EXCHANGE = 1, 2  # of renameat2(2)
 _NO_FOLLOW, _EMPTY_PATH = -2, -3
 _CHANGES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 _TEMPORARY = 0o20000000  # O_TMPFILE without O_DIRECTORY
-_CACHED_ONLY = 0x20  # RESOLVE_CACHED
-_OPEN_HOW = struct.Struct("=QQQ")
 _MESSAGE_HEADER = struct.Struct("=QI")  # the beginning of struct msghdr: the address and its length
 _MESSAGE_BYTES = 64  # struct mmsghdr
 
@@ -68,17 +66,13 @@ def _attempt(call: Call, operation: str, needs: str, place: list[int]) -> Attemp
 
 
 def _opening(call: Call, directory: int, pointer: int, flags_at: int) -> list[Attempt]:
-    """An open: `flags_at` is the argument with its flags, -1 for creat(2), -2 where argument 2 points to them (openat2(2))."""
-    flags, resolve = os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0
-    if flags_at == -2:
-        flags, _, resolve = _OPEN_HOW.unpack(memory_of(call.pid, call.arguments[2], _OPEN_HOW.size))
-    elif flags_at >= 0:
-        flags = call.arguments[flags_at]
+    """An open: `flags_at` is the argument with its flags, -1 for creat(2)."""
+    flags = call.arguments[flags_at] if flags_at >= 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     if flags & O_PATH:
         return []  # nothing is opened
     exclusive = flags & os.O_CREAT and flags & os.O_EXCL
     follows = not exclusive and not flags & os.O_NOFOLLOW
-    path = _resolved(call, directory, pointer, resolve) if resolve else path_of(call, [directory, pointer, -1])[0]
+    path, _ = path_of(call, [directory, pointer, -1])
     if flags & os.O_DIRECTORY and flags & _TEMPORARY:
         return [Attempt("create", path, "directory", follows=True)]
     if not flags & (_CHANGES | os.O_CREAT):
@@ -89,29 +83,6 @@ def _opening(call: Call, directory: int, pointer: int, flags_at: int) -> list[At
     if exclusive or not flags & _CHANGES:
         return [Attempt("create", path, "absent file", follows)]
     return [Attempt("open for writing", path, "creatable" if flags & os.O_CREAT else "file", follows)]
-
-
-def _resolved(call: Call, directory: int, pointer: int, resolve: int) -> str:
-    """Where the path leads under the RESOLVE_* rules of openat2(2); OSError where they forbid the way."""
-    resolve &= ~_CACHED_ONLY
-    name = _text(call, call.arguments[pointer])
-    handle = os.open(_base(call.pid, _descriptor(call, directory)), O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        try:
-            return _place_of(openat2(handle, name, O_PATH | os.O_CLOEXEC, 0, resolve))
-        except FileNotFoundError:
-            parent, last = os.path.split(name.rstrip("/"))
-            return os.path.join(_place_of(openat2(handle, parent or ".", O_PATH | os.O_CLOEXEC, 0, resolve)), last)
-    finally:
-        os.close(handle)
-
-
-def _place_of(handle: int) -> str:
-    """The path of what is open there; closes it."""
-    try:
-        return os.readlink(f"/proc/self/fd/{handle}")
-    finally:
-        os.close(handle)
 
 
 def path_of(call: Call, place: list[int]) -> tuple[str, bool]:

@@ -62,6 +62,9 @@ _F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
 # descriptor opened for reading is enough.
 _INODE_CHANGES = (0x40086602, 0x401C5820, 0x40087602, 0x40806685, 0x800C6613)
 
+_SET_USER, _SET_GROUP = 0o4000, 0o2000
+_CREATES = 0x40 | 0x400000  # O_CREAT, and what O_TMPFILE is without O_DIRECTORY
+
 _PER_LINUX32, _UNAME26, _ADDR_NO_RANDOMIZE = 0x8, 0x20000, 0x40000
 _ASK_PERSONALITY = 0xFFFFFFFF
 _PRIO_PROCESS, _PRIO_USER = 0, 2
@@ -90,6 +93,7 @@ def strict(
     return (
         *(_LAUNCHER_ENTERS if enters_namespaces else ()),
         *_KERNEL_SURFACE,
+        *_SET_IDS,
         *_OTHER_PROCESSES,
         *(_OWN_INIT if has_init else ()),
         *_sockets(inet, unix),
@@ -160,6 +164,17 @@ _KERNEL_SURFACE = (
         _is_not(0, _ASK_PERSONALITY),
     ),
     _rule("types into the terminal (the kernel reads 32 bits)", _REFUSED, "ioctl", _is(1, _TIOCSTI, _TIOCLINUX)),
+)
+
+_SET_IDS = (
+    _rule("whoever runs the file later would act as its owner", _REFUSED, "chmod fchmod", Condition.any_bit(1, _SET_USER)),
+    _rule("", _REFUSED, "fchmodat fchmodat2", Condition.any_bit(2, _SET_USER)),
+    _rule("such a file, made at once", _REFUSED, "creat mknod", Condition.any_bit(1, _SET_USER | _SET_GROUP)),
+    _rule("", _REFUSED, "mknodat", Condition.any_bit(2, _SET_USER | _SET_GROUP)),
+    _rule("", _REFUSED, "open", Condition.any_bit(1, _CREATES), Condition.any_bit(2, _SET_USER | _SET_GROUP)),
+    _rule("", _REFUSED, "openat", Condition.any_bit(2, _CREATES), Condition.any_bit(3, _SET_USER | _SET_GROUP)),
+    _rule("the launcher opens a working directory; the key is its own", ALLOW, "openat2", _holds_key(4)),
+    _rule("openat2 hides its mode in memory; callers fall back to openat", _ABSENT, "openat2"),
 )
 
 _OTHER_PROCESSES = (
@@ -281,6 +296,7 @@ def _families(inet: Inet) -> tuple[Rule, ...]:
 SECTIONS: dict[str, tuple[Rule, ...]] = {
     "The launcher itself (strict)": _LAUNCHER_ENTERS,
     "Kernel surface (always)": _KERNEL_SURFACE,
+    "Set-user-ID and set-group-ID files (always)": _SET_IDS,
     "Other processes (always)": _OTHER_PROCESSES,
     "The init (strict, where process 1 is none of the commands: slots and supervised jobs)": _OWN_INIT,
     "Internet sockets, inet = off": _INET_RULES["off"],

@@ -11,9 +11,8 @@ from typing import Any
 
 import attrs
 
-from fable_exec.confine.bpf import Symbol
 from fable_exec.confine.plan import LauncherMode
-from fable_exec.confine.seccomp import ALLOW, ARCHITECTURES, NOTIFY, Condition, Rule, Verdict, notify
+from fable_exec.confine.seccomp import ARCHITECTURES, NOTIFY, Condition, Rule, Verdict, notify
 from fable_exec.confine.support import Support, explain_errno
 from fable_exec.policy.confinement import Confinement
 
@@ -27,7 +26,6 @@ _NO_LINK, _LINK = -2, -1
 _FILE_CALLS: dict[str, tuple[Any, ...]] = {
     "open": ("open", "open", (-1, 0, 1)),
     "openat": ("open", "open", (0, 1, 2)),
-    "openat2": ("open", "open", (0, 1, -2)),
     "creat": ("open", "open", (-1, 0, -1)),
     "truncate": ("truncate", "regular", (-1, 0, _LINK)),
     "mkdir": ("mkdir", "absent", (-1, 0, _NO_LINK)),
@@ -105,7 +103,7 @@ def why_not_observed(mode: LauncherMode, support: Support, confinement: Confinem
     return ""
 
 
-def observed(rules: Iterable[Rule], mode: LauncherMode, confinement: Confinement, launcher_key: Symbol) -> tuple[Rule, ...]:
+def observed(rules: Iterable[Rule], mode: LauncherMode, confinement: Confinement) -> tuple[Rule, ...]:
     """`rules` with what is refused under a protection's name answered by the observer, and further calls shown to it.
 
     A call is either refused or let go on, never the one or the other: the observer tells by its number alone.
@@ -114,7 +112,7 @@ def observed(rules: Iterable[Rule], mode: LauncherMode, confinement: Confinement
         ValueError: a call would be both.
     """
     answered = _answered_by_observer(rules)
-    shown = _shown(mode, confinement, launcher_key)
+    shown = _shown(mode, confinement)
     both = _names(answered, refused=True) & _names(shown, refused=False)
     if both:
         raise ValueError(f"the observer could not tell whether to refuse {sorted(both)}")
@@ -141,13 +139,10 @@ def _names(rules: Iterable[Rule], *, refused: bool) -> frozenset[str]:
     )
 
 
-def _shown(mode: LauncherMode, confinement: Confinement, launcher_key: Symbol) -> tuple[Rule, ...]:
+def _shown(mode: LauncherMode, confinement: Confinement) -> tuple[Rule, ...]:
     files = _watched_files(mode, confinement)
     rules = []
     if files:
-        own = Condition(argument=4, mask=2**64 - 1, values=(launcher_key,), wide=True)
-        rules.append(Rule(("openat2",), ALLOW, (own,), "the launcher opens a working directory"))
-        rules.append(Rule(("openat2",), NOTIFY, (), "its flags are in memory"))
         rules += [rule for call, argument in (("open", 1), ("openat", 2)) for rule in _opens(call, argument, confinement)]
         rules.append(Rule(tuple(name for name in files if not name.startswith("open")), NOTIFY, (), "changes of files"))
     if _watches_addresses(mode, confinement):

@@ -12,7 +12,6 @@ from typing import Any
 import attrs
 
 from fable_exec.confine import filters
-from fable_exec.confine.bpf import Symbol
 from fable_exec.confine.filters import Inet, Metadata, Unix
 from fable_exec.confine.landlock import LandlockRules, compile_rules, downgrade
 from fable_exec.confine.observing import observed, observer_of, why_not_observed
@@ -49,7 +48,7 @@ def call_step(
     rules = _filter(mode, confinement, view)
     if not observes or why_not_observed(mode, support, confinement):
         return ("load_filter", _assembled(rules, support.machine)), None
-    rules = observed(rules, mode, confinement, Symbol(filters.LAUNCHER_KEY))
+    rules = observed(rules, mode, confinement)
     scoped = confinement.confines_files and support.landlock_abi >= _ABI_WITH_SCOPES
     ports_held = confinement.confines_files and support.landlock_abi >= _ABI_WITH_PORTS
     files = _judged_files(mode, confinement, view)

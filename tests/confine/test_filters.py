@@ -106,7 +106,7 @@ def test_a_socket_that_exists_may_be_used(name: str, architecture: str, call: st
 ORDINARY = (
     "execve", "execveat", "clone", "openat", "mmap", "mprotect", "futex", "wait4", "waitid", "pipe2", "dup3", "fcntl", "ioctl",
     "epoll_create1", "eventfd2", "signalfd4", "timerfd_create", "inotify_init1", "memfd_create", "membarrier", "rseq", "mseal",
-    "set_robust_list", "prctl", "seccomp", "landlock_create_ruleset", "landlock_restrict_self", "renameat2", "statx", "openat2",
+    "set_robust_list", "prctl", "seccomp", "landlock_create_ruleset", "landlock_restrict_self", "renameat2", "statx",
     "copy_file_range", "getrandom", "close_range", "sched_yield", "sched_getaffinity", "set_mempolicy", "mbind",
     "process_madvise", "flock", "fallocate", "fsync", "setsid", "setpgid", "kill", "tgkill", "rt_sigaction", "prlimit64",
     "getpriority", "setpriority", "unshare", "personality",
@@ -196,8 +196,36 @@ def test_only_the_launchers_key_opens_setns_and_unshare(architecture: str) -> No
         assert answer("plain", architecture, call, 0x20000000, 0, 0, 0, KEY) == deny(errno.EPERM)
 
 
+@pytest.mark.parametrize(("name", "architecture"), EVERY)
+def test_no_file_is_made_that_acts_as_its_owner_for_whoever_runs_it(name: str, architecture: str) -> None:
+    """Directories may have the group's bit, which files can get by chmod(2) alone: who asks cannot be told apart there."""
+    calls, created = ARCHITECTURES[architecture].numbers, 0x40
+    of_the_user, others = (0o4755, 0o6755, 0o4755 | 7 << 32), (0o2755, 0o1777, 0o755)
+    for bits, refused in (*((each, True) for each in of_the_user), *((each, False) for each in others)):
+        changed = {
+            "chmod": (4096, bits), "fchmod": (3, bits), "fchmodat": (3, 4096, bits), "fchmodat2": (3, 4096, bits, 0),
+        }  # fmt: skip
+        made = {
+            "creat": (4096, bits), "mknod": (4096, bits), "mknodat": (3, 4096, bits), "open": (4096, created, bits),
+            "openat": (3, 4096, created, bits), "openat ": (3, 4096, 0x410000, bits),
+        }  # fmt: skip
+        for call, arguments in {**changed, **made}.items():
+            if (call := call.strip()) in calls and not (name.endswith("metadata") and "chmod" in call):
+                was_refused = refused or (call not in changed and bool(bits & 0o2000))
+                assert (answer(name, architecture, call, *arguments) == deny(errno.EPERM)) == was_refused, (call, oct(bits))
+        for flags in (0, 1, 0x200, 0x80000, 0x10000):  # without O_CREAT the argument of the mode is whatever was there
+            assert answer(name, architecture, "openat", 3, 4096, flags, bits) == ALLOW
+    assert answer(name, architecture, "openat2", 3, 4096, 4096, 24, 0) == deny(errno.ENOSYS)
+    assert answer(name, architecture, "openat2", 3, 4096, 4096, 24, KEY) == ALLOW
+
+
 def test_no_rule_has_to_guess_the_bytes_behind_a_pointer() -> None:
     """A filter sees addresses, never what is there; conditions are only on numbers."""
-    pointers = {"openat", "connect", "execve", "bind", "clone3", "mount"}
-    conditional = {call for rules in SETS.values() for rule in rules if rule.when for call in rule.calls}
+    paths_first = {"open", "creat", "chmod", "mknod", "execve", "clone3", "mount"}
+    pointers = {*((call, 0) for call in paths_first), ("openat", 1), ("fchmodat", 1), ("fchmodat2", 1), ("mknodat", 1)}
+    pointers |= {("openat2", 1), ("openat2", 2), ("connect", 1), ("bind", 1)}
+    conditional = {
+        (call, condition.argument)
+        for rules in SETS.values() for rule in rules for condition in rule.when for call in rule.calls
+    }  # fmt: skip
     assert conditional.isdisjoint(pointers)

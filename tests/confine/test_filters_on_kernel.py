@@ -89,6 +89,15 @@ REFUSED_ALWAYS: list[tuple[Call, int]] = [
     (("ioctl", 0, 0x5412, BAD), PERM),
     (("ioctl", 0, 0x5412 | GARBAGE_HIGH, BAD), PERM),  # CVE-2019-10063: the filter compared 64 bits
     (("ioctl", 0, 0x541C | (1 << 32), BAD), PERM),
+    (("fchmod", -1, 0o4755), PERM),
+    (("fchmod", -1, 0o4755 | GARBAGE_HIGH), PERM),
+    (("fchmodat", -1, BAD, 0o6755), PERM),
+    (("fchmodat2", -1, BAD, 0o4755, 0), PERM),
+    (("mknodat", -1, BAD, 0o104755, 0), PERM),
+    (("mknodat", -1, BAD, 0o102755, 0), PERM),
+    (("openat", -1, BAD, 0o100 | 1, 0o4755), PERM),
+    (("openat", -1, BAD, 0o20200000 | 1, 0o2755), PERM),
+    (("openat2", -1, BAD, BAD, 24), NOSYS),
     (("ptrace", 0, 0, 0, 0), PERM),
     (("ptrace", 16, "parent", 0, 0), PERM),
     (("process_vm_readv", "parent", BAD, 1, BAD, 1, 0), PERM),
@@ -116,8 +125,12 @@ REFUSED_ALWAYS: list[tuple[Call, int]] = [
     ((100_000,), NOSYS),
 ]
 ONLY_HERE = {
-    "x86_64": [(("iopl", 9), PERM), (("ioperm", 70_000, 1, 1), PERM), (("uselib", BAD), NOSYS), (("_sysctl", BAD), NOSYS)]
-}
+    "x86_64": [
+        (("chmod", BAD, 0o4755), PERM), (("creat", BAD, 0o4755), PERM), (("creat", BAD, 0o2755), PERM),
+        (("mknod", BAD, 0o104755, 0), PERM), (("open", BAD, 0o100 | 1, 0o6755), PERM),
+        (("iopl", 9), PERM), (("ioperm", 70_000, 1, 1), PERM), (("uselib", BAD), NOSYS), (("_sysctl", BAD), NOSYS),
+    ]
+}  # fmt: skip
 REFUSED_ALWAYS += ONLY_HERE.get(platform.machine(), [])
 
 REFUSED_IN_SHARED_NAMESPACES: list[tuple[Call, int]] = [
@@ -168,6 +181,8 @@ REFUSED_IN_SHARED_NAMESPACES: list[tuple[Call, int]] = [
 
 ANSWERED_AS_EVER: list[tuple[Call, int]] = [
     (("getpid",), 0),
+    (("fchmod", -1, 0o2755), errno.EBADF),
+    (("openat", -1, BAD, 0, 0o4755), errno.EFAULT),
     (("unshare", 0x400), 0),  # CLONE_FILES
     (("personality", 2**32 - 1), 0),
     (("personality", 0x0040000), 0),  # addresses that stay, for debuggers and sanitizers

@@ -136,7 +136,6 @@ def test_opens_are_shown_that_may_change_something_and_with_reads_all_but_handle
     assert answer(mode, "reads", "openat", 0, 4096, O_DIRECTORY | O_CLOEXEC) == ALLOW
     for policy in ("off", "reads"):
         assert answer(mode, policy, "openat", 0, 4096, O_PATH | O_CLOEXEC) == ALLOW
-        assert answer(mode, policy, "openat2", 0, 4096, 4096, 24) == NOTIFY
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -228,7 +227,7 @@ def test_without_an_observer_nothing_is_shown_and_the_plan_says_so(
 def test_a_call_that_would_be_both_refused_and_let_go_on_is_a_fault() -> None:
     rule = Rule(("mkdir",), Action(Verdict.ERRNO, errno.EPERM), (), "", "host_writes")
     with pytest.raises(ValueError, match="mkdir"):
-        observed((rule,), "slots", Confinement(), bpf.Symbol(LAUNCHER_KEY))
+        observed((rule,), "slots", Confinement())
 
 
 def test_programs_name_what_is_shown() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -231,6 +232,36 @@ def test_who_is_kept_out_of_what_is_not_there_any_more_is_not_told(anothers: Pat
         assert identity.told_with_who_is_kept_out(refusal) is refusal
     finally:
         moved.rename(anothers.parent)
+
+
+ACTING_AS_ITS_OWNER = """
+import contextlib, ctypes, os, stat
+def made(name, mode): os.close(os.open(name, os.O_WRONLY | os.O_CREAT, mode))
+def nameless(name, mode):
+    file = os.open(".", os.O_WRONLY | os.O_TMPFILE, mode)
+    os.link(f"/proc/self/fd/{file}", name, follow_symlinks=True)
+def openat2(name, mode):
+    how = (ctypes.c_uint64 * 3)(os.O_WRONLY | os.O_CREAT, mode, 0)
+    ctypes.CDLL(None).syscall(437, -100, name.encode(), how, 24)
+def changed(name, mode):
+    made(name, 0o755)
+    os.chmod(name, mode)
+ways = {"made": made, "nameless": nameless, "openat2": openat2, "node": lambda name, mode: os.mknod(name, mode | stat.S_IFREG)}
+for way, act in ways.items():
+    for mode in (0o4755, 0o2755):
+        with contextlib.suppress(OSError): act(f"{way}{mode:o}", mode)
+with contextlib.suppress(PermissionError): changed("changed", 0o4755)
+with contextlib.suppress(PermissionError): os.fchmod(os.open("changed", os.O_RDONLY), 0o6755)
+os.mkdir("shared"); os.chmod("shared", 0o2775)
+"""
+
+
+@in_modes()
+def test_no_command_leaves_a_file_that_acts_as_its_owner_for_whoever_runs_it(mode: str, workspace: Path) -> None:
+    with confined(workspace, mode, unlocked=True) as broker:
+        run(broker, *python(ACTING_AS_ITS_OWNER))
+    modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in workspace.iterdir()}
+    assert modes == {"changed": 0o755, "shared": 0o2775}
 
 
 @in_modes()
