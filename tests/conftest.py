@@ -24,8 +24,8 @@ _missing_abilities: collections.Counter[tuple[str, str]] = collections.Counter()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for number in (signal.SIGINT, signal.SIGQUIT):
-        if signal.getsignal(number) is signal.SIG_IGN:  # as a shell starts what it does not wait for; ours would inherit it
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:  # by a shell that does not wait for us, or nohup(1); ours would inherit it
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     if hasattr(config, "workerinput"):  # one of several workers; each has its own directory beside those of the others
         config.pluginmanager.register(turns.Turns(Path(config.getoption("basetemp")).parent))
