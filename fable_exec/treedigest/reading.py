@@ -17,7 +17,7 @@ from fable_exec.pathguard.directories import HeldDirectory
 
 __all__ = ["Moving", "Reader"]
 
-SMALL_BYTES = 256 * 1024
+SMALL_BYTES = 512 * 1024
 """Read by one call; what is longer, in pieces of this size, which stay in the processor's cache until they are hashed."""
 PROGRESS_BYTES = 16 << 20
 _TRIES = range(3)
