@@ -34,7 +34,7 @@ class Directory(Protocol):
     def status(self) -> os.stat_result: ...
     def is_removed(self) -> bool: ...
     def look(self, name: str) -> os.stat_result: ...
-    def attributes(self, name: str, looked_at: os.stat_result) -> dict[str, bytes]: ...
+    def look_with_attributes(self, name: str) -> tuple[os.stat_result, dict[str, bytes]]: ...
     def open(self, name: str, flags: int, mode: int = 0o600) -> int: ...
     def make(self, name: str, mode: int) -> None: ...
     def unlink(self, name: str) -> None: ...
@@ -71,13 +71,14 @@ class HeldDirectory:
         """lstat: of a link itself, never of its target."""
         return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
 
-    def attributes(self, name: str, looked_at: os.stat_result) -> dict[str, bytes]:
-        """What replaces the regular file that was looked at is to have of it; nothing where it is another one by now."""
+    def look_with_attributes(self, name: str) -> tuple[os.stat_result, dict[str, bytes]]:
+        """As `look`, and what replaces a regular file is to have of it: both of one file, whoever replaces it meanwhile."""
         if not HAS_ATTRIBUTES:
-            return {}
+            return self.look(name), {}
         handle = _sys.open_handle(name, self.fd)
         try:
-            return attributes_of(handle) if os.path.samestat(os.fstat(handle), looked_at) else {}
+            status = os.fstat(handle)
+            return status, attributes_of(handle) if stat_bits.S_ISREG(status.st_mode) else {}
         finally:
             os.close(handle)
 
@@ -247,8 +248,8 @@ class CheckedDirectory:
     def look(self, name: str) -> os.stat_result:
         return os.lstat(self._at(name))
 
-    def attributes(self, name: str, looked_at: os.stat_result) -> dict[str, bytes]:
-        return {}
+    def look_with_attributes(self, name: str) -> tuple[os.stat_result, dict[str, bytes]]:
+        return self.look(name), {}
 
     def open(self, name: str, flags: int, mode: int = 0o600) -> int:
         path = self._at(name)

@@ -45,10 +45,6 @@ class _Kept:
     status: os.stat_result
     attributes: Mapping[str, bytes]
 
-    @classmethod
-    def of(cls, directory: Directory, name: str, old: os.stat_result | None) -> _Kept | None:
-        return None if old is None else cls(old, directory.attributes(name, old))
-
 
 def temporary_name() -> str:
     """A fresh name, 27 bytes, not to be guessed; O_EXCL holds even if it were."""
@@ -75,7 +71,7 @@ def write_replace(
     old = _look_at_target(directory, name, text)
     if expected_sha256 is not None:
         _require_digest(directory, name, text, expected_sha256)
-    mode = new_mode if old is None else old.st_mode & 0o777
+    mode = new_mode if old is None else old.status.st_mode & 0o777
 
     def put(temporary: str) -> None:
         with turn:
@@ -83,7 +79,7 @@ def write_replace(
                 raise changed(text, expected_sha256, None)
             directory.rename(temporary, directory, name)
 
-    digest = _write_then(directory, data, mode, _Kept.of(directory, name, old), fresh_name, text, put)
+    digest = _write_then(directory, data, mode, old, fresh_name, text, put)
     return Written(
         sha256=digest,
         size_bytes=memoryview(data).nbytes,
@@ -110,12 +106,12 @@ def create_exclusive(
     return Written(sha256=digest, size_bytes=memoryview(data).nbytes, created=True)
 
 
-def _look_at_target(directory: Directory, name: str, text: str) -> os.stat_result | None:
+def _look_at_target(directory: Directory, name: str, text: str) -> _Kept | None:
     try:
-        found = directory.look(name)
+        found = _Kept(*directory.look_with_attributes(name))
     except FileNotFoundError:
         return None
-    refuse_irregular(found, text)
+    refuse_irregular(found.status, text)
     return found
 
 
@@ -125,7 +121,7 @@ def _require_digest(directory: Directory, name: str, text: str, expected_sha256:
         raise changed(text, expected_sha256, actual)
 
 
-def _is_unchanged(directory: Directory, name: str, old: os.stat_result | None) -> bool:
+def _is_unchanged(directory: Directory, name: str, old: _Kept | None) -> bool:
     """Whether the name still stands for the file that was looked at before it was hashed.
 
     Closes the gap to the rename among those who take turns. For others it only narrows it, since rename(2) takes no condition.
@@ -134,7 +130,7 @@ def _is_unchanged(directory: Directory, name: str, old: os.stat_result | None) -
         now = directory.look(name)
     except FileNotFoundError:
         return False
-    return old is not None and _fingerprint(now) == _fingerprint(old)
+    return old is not None and _fingerprint(now) == _fingerprint(old.status)
 
 
 def _fingerprint(status: os.stat_result) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from fable_exec import _sys
 from fable_exec.errors import Conflict, PathDenied, PathError, PathExists, PathIsDirectory, PathNotDirectory, PathNotFound
 from fable_exec.pathguard import PathProfile, Workspace, WorkspacePath
 from tests import abilities, disks
@@ -211,6 +212,27 @@ def test_replacing_keeps_the_access_control_list_and_the_users_attributes(held: 
         "user.origin": b"somewhere",
     }
     assert stat.S_IMODE((workspace / "f").stat().st_mode) == 0o664
+
+
+@pytest.mark.requires_ability("linux")
+@pytest.mark.parametrize("held", [each for each in RESOLVERS if each != "checked"], indirect=True)
+def test_a_list_is_kept_although_another_writer_replaces_the_file_meanwhile(
+    held: Workspace, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("f", "of-the-other"):
+        (workspace / name).write_bytes(b"one")
+        set_attribute(workspace / name, ACCESS, OF_ALL_MAY_READ)
+    really_open = _sys.open_handle
+
+    def open_after_the_other(name: str, directory: int) -> int:
+        if name == "f" and (workspace / "of-the-other").exists():
+            os.rename(workspace / "of-the-other", workspace / "f")
+        return really_open(name, directory)
+
+    monkeypatch.setattr(_sys, "open_handle", open_after_the_other)
+    held.write_replace(at("f"), b"two")
+    assert not (workspace / "of-the-other").exists()
+    assert os.getxattr(workspace / "f", ACCESS) == OF_ALL_MAY_READ
 
 
 @pytest.mark.requires_ability("linux")
