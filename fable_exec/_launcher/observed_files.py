@@ -117,10 +117,14 @@ class ListedView:
         return Refused(_outside(attempt), found.path)
 
 
+def refusal_of(attempt: Attempt, found: Refused) -> Refusal:
+    """How it is told."""
+    return Refusal(attempt.operation, found.path, "", found.protection)
+
+
 def refusal_out_of_sight(attempt: Attempt) -> Refusal:
     """How a path is told of which even the directory is missing in the view."""
-    found = _out_of_sight(attempt)
-    return Refusal(attempt.operation, found.path, "", found.protection)
+    return refusal_of(attempt, _out_of_sight(attempt))
 
 
 def _out_of_sight(attempt: Attempt) -> Refused:

@@ -21,7 +21,7 @@ from .linuxos import SOCK_CLOEXEC, SOCK_NONBLOCK
 from .observed_addresses import Address
 from .observed_budget import Budget, OverBudget
 from .observed_faults import fails_anyway
-from .observed_files import Refused, is_quiet, refusal_out_of_sight, view_of
+from .observed_files import Refused, is_quiet, refusal_of, refusal_out_of_sight, view_of
 from .observed_paths import Attempt
 from .refusals import Ledger, Refusal
 from .typed import Any
@@ -193,7 +193,7 @@ class Observer:
     def _note_files(self, call: Call, attempts: list[Attempt]) -> None:
         judged = [self._judged(attempt) for attempt in attempts]
         told = [
-            Refusal(attempt.operation, found.path, "", found.protection)
+            refusal_of(attempt, found)
             for attempt, found in zip(attempts, judged, strict=True)
             if found is not None and attempt.told
         ]
@@ -209,7 +209,7 @@ class Observer:
         if len(self._unseen) > _MOST_UNSEEN:
             self._unseen.clear()
         self._unseen.update(
-            Refusal(attempt.operation, found.path, "", found.protection)
+            refusal_of(attempt, found)
             for attempt, found in zip(attempts, judged, strict=True)
             if found is not None and not found.in_sight
         )
