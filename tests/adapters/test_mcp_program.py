@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import json
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -181,6 +184,37 @@ def test_a_line_without_an_end_is_not_kept(wire: Wire) -> None:
     wire.send(b"")
     assert "longer than" in wire.read()["error"]["message"]
     assert wire.answer_to(wire.ask("ping"))["result"] == {}
+
+
+def test_input_that_does_not_block_is_waited_for_whatever_the_number_of_its_descriptor() -> None:
+    from fable_exec.adapters.mcp.standard_input import MessageLines
+
+    message = b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n'
+
+    async def read_as_it_comes(reading: int, writing: int) -> list[str]:
+        async def read_all(lines: MessageLines) -> list[str]:
+            return [line async for line in lines]
+
+        async def write() -> None:
+            for part in (message[:20], message[20:]):
+                await asyncio.sleep(0.05)  # the reader waits meanwhile; were it late, it would only read at once
+                os.write(writing, part)
+            os.close(writing)
+
+        _, lines = await asyncio.gather(write(), read_all(MessageLines(reading, 1000)))
+        return lines
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        high = fcntl.fcntl(reading, fcntl.F_DUPFD_CLOEXEC, 1024)
+        assert asyncio.run(read_as_it_comes(high, writing)) == [message.decode().rstrip()]
+        os.close(high)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        os.close(reading)
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), pytest.param(signal.SIGINT, 130, marks=pytest.mark.deep)])

@@ -104,7 +104,9 @@ def _read(descriptor: int) -> bytes:
         try:
             return os.read(descriptor, _READ_BYTES)
         except BlockingIOError:
-            select.select([descriptor], [], [])
+            waiting = select.poll()  # select(2) takes no descriptor beyond 1023
+            waiting.register(descriptor, select.POLLIN)
+            waiting.poll()
 
 
 def _refusal_of(text: str) -> tuple[str | int | None, int, str] | None:
