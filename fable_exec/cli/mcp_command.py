@@ -40,8 +40,8 @@ def _serve(flags: tuple[str, ...]) -> int:
 
 
 async def _served(options: Options) -> None:
-    """Until the peer closes its end. Asked to end before that, by the administrator or Ctrl-C, it takes the process with it: the
-    SDK waits for input in a thread that nothing can wake.
+    """Until the peer closes its end. Asked to end before that, by the administrator or Ctrl-C, it takes the process with it:
+    input is waited for in a thread that nothing can wake.
     """
     from fable_exec.adapters.mcp import build_server, serve_stdio  # what is missing is told by us, before anything is opened
     from fable_exec.admin import open_channels
