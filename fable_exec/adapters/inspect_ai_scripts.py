@@ -64,8 +64,8 @@ exec cat > "$2"
 """Arguments: mark, path. Its input becomes the file; missing parents are made."""
 
 KEEP = """\
-started() { shift; "$@" </dev/null; }
-started "$@"
+fable_exec_kept() { shift; "$@" </dev/null; }
+fable_exec_kept "$@"
 printf '\\n%s %s\\n' "$1" "$?"
 while read -r _; do :; done
 """

@@ -224,8 +224,8 @@ class Confinement:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Variables that go with the network that commands have, for where nobody else sets them."""
-        return _WITHOUT_NETWORK if self.network == "off" and self.mode("network") != "off" else {}
+        """Variables that go with the network that commands surely have, for where nobody else sets them."""
+        return _WITHOUT_NETWORK if self.network == "off" and self.mode("network") == "strict" else {}
 
     def mode(self, protection: str) -> Mode:
         """How much `protection` is insisted on."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fable_exec import Confinement, Denied, EnvironmentPolicy, ExecutionBroker, InvalidRequest, PathNotFound
+from fable_exec import Confinement, Denied, EnvironmentPolicy, ExecutionBroker, InvalidRequest, PathNotFound, Protections
 from fable_exec.broker.environment import base_environment, command_environment
 from fable_exec.outcome import EndedBy
 from fable_exec.policy import INJECTION_NAMES, INJECTION_PREFIXES
@@ -63,6 +63,7 @@ def test_a_command_sees_the_path_the_locale_and_nothing_else_of_the_host(
         (Confinement(), {"PIP_RETRIES": "3"}, {"npm_config_fetch_retries": "0", "PIP_RETRIES": "3"}),
         (Confinement(network="full"), {}, {}),
         (Confinement(network="ports", connect_ports=(443,)), {}, {}),
+        (Confinement(protections=Protections(network="degradable")), {}, {}),  # there may be one
         (Confinement.off(), {}, {}),
     ],
 )

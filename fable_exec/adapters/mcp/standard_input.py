@@ -33,9 +33,9 @@ def diverted_input() -> Iterator[int]:
 
     It stays open afterwards: a thread that cannot be woken may still read it.
     """
-    private = os.dup(_INPUT)
     null = os.open(os.devnull, os.O_RDONLY)
     try:
+        private = os.dup(_INPUT)
         os.dup2(null, _INPUT)
     finally:
         os.close(null)
